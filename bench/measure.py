@@ -1,0 +1,122 @@
+"""What the benchmark scripts share: loading a recipe, running real steps, and reading memory and time from the device."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+
+def recipe(path: str, overrides: dict[str, object]) -> Any:
+    """The Training of a recipe file (relative to the repository), as its own `training(**overrides)` gives it."""
+    file = ROOT / path
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location(f"recipe_{file.stem}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.training(**overrides)
+
+
+class Run:
+    """A real training run without any of tonnage's machinery: what a user's own script would do."""
+
+    def __init__(self, training: Any, device: str) -> None:
+        import torch
+        from torch.utils._pytree import tree_map
+
+        self.torch, self.device = torch, device
+        torch.manual_seed(0)
+        with torch.device(device):
+            self.model = training.model()
+        self.optimizer = training.optimizer(self.model)
+        self.loss = training.loss
+        self.batch = tree_map(lambda x: x.to(device) if isinstance(x, torch.Tensor) else x, training.batch())
+
+    def step(self) -> Any:
+        value = self.loss(self.model, self.batch)
+        value.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return value.detach()
+
+
+def synchronize(device: str) -> None:
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds(function: Callable[[], Any], device: str) -> float:
+    """Wall time of one call, device work included."""
+    synchronize(device)
+    start = time.perf_counter()
+    function()
+    synchronize(device)
+    return time.perf_counter() - start
+
+
+def step_ms(step: Callable[[], Any], device: str, count: int, limit_s: float = 60.0) -> tuple[float, float]:
+    """Median and spread (interquartile range) in ms of `count` steps, fewer (at least 3) when they take longer than limit_s."""
+    times: list[float] = []
+    while len(times) < count and (len(times) < 3 or sum(times) < limit_s):
+        times.append(seconds(step, device) * 1e3)
+    low, _, high = statistics.quantiles(times, n=4) if len(times) > 1 else (times[0],) * 3
+    return statistics.median(times), high - low
+
+
+def clear(device: str) -> None:
+    """Frees what the last configuration left, so that the next one starts from the same allocator."""
+    import torch
+
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers belong to."""
+    import torch
+
+    from tonnage._nvml import Card
+
+    out: dict[str, Any] = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    if torch.cuda.is_available():
+        out |= {"card": torch.cuda.get_device_name(), "cuda": torch.version.cuda, "driver": Card().driver()}
+    return out
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The whole file or none of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def write_json(path: Path, data: Any) -> None:
+    write_atomically(path, json.dumps(data, indent=1) + "\n")
