@@ -1,0 +1,77 @@
+/* fields.c -- what each field of each record is.  See fields.h. */
+#include "trace/fields.h"
+
+#include <string.h>
+
+#define FIELD(type, field, role) {#field, offsetof(type, field), sizeof(((type *)NULL)->field), TN__##role}
+
+static const tn__field module_fields[] = {
+#define X(field, role) FIELD(tn_module, field, role),
+    TN__MODULE_FIELDS(X)
+#undef X
+};
+static const tn__field op_fields[] = {
+#define X(field, role) FIELD(tn_op, field, role),
+    TN__OP_FIELDS(X)
+#undef X
+};
+static const tn__field ref_fields[] = {{"value", 0, sizeof(uint32_t), TN__VALUE_OR_NONE}};
+static const tn__field block_fields[] = {
+#define X(field, role) FIELD(tn_block, field, role),
+    TN__BLOCK_FIELDS(X)
+#undef X
+};
+static const tn__field value_fields[] = {
+#define X(field, role) FIELD(tn_value, field, role),
+    TN__VALUE_FIELDS(X)
+#undef X
+};
+static const tn__field slot_fields[] = {
+#define X(field, role) FIELD(tn_slot, field, role),
+    TN__SLOT_FIELDS(X)
+#undef X
+};
+static const tn__field event_fields[] = {
+#define X(field, role) FIELD(tn_event, field, role),
+    TN__EVENT_FIELDS(X)
+#undef X
+};
+
+#define RECORD(name) {#name, name##_fields, sizeof name##_fields / sizeof *name##_fields}
+
+const tn__record tn__records[TN_TABLE_COUNT] = {
+    [TN_TABLE_MODULE] = RECORD(module), [TN_TABLE_OP] = RECORD(op),       [TN_TABLE_REF] = RECORD(ref),
+    [TN_TABLE_BLOCK] = RECORD(block),   [TN_TABLE_VALUE] = RECORD(value), [TN_TABLE_SLOT] = RECORD(slot),
+    [TN_TABLE_EVENT] = RECORD(event),
+};
+
+uint64_t tn__field_get(const tn__field *field, const void *record) {
+  const char *at = (const char *)record + field->at;
+  switch (field->bytes) {
+    case 1: return *(const uint8_t *)at;
+    case 2: return *(const uint16_t *)(const void *)at;
+    case 4: return *(const uint32_t *)(const void *)at;
+    default: return *(const uint64_t *)(const void *)at;
+  }
+}
+
+int tn__field_set(const tn__field *field, void *record, uint64_t value) {
+  char *at = (char *)record + field->at;
+  switch (field->bytes) {
+    case 1: *(uint8_t *)at = (uint8_t)value; break;
+    case 2: *(uint16_t *)(void *)at = (uint16_t)value; break;
+    case 4: *(uint32_t *)(void *)at = (uint32_t)value; break;
+    default: *(uint64_t *)(void *)at = value; break;
+  }
+  return tn__field_get(field, record) == value;
+}
+
+double tn__field_real(const tn__field *field, const void *record) {
+  double real;
+  memcpy(&real, (const char *)record + field->at, sizeof real);
+  return real;
+}
+
+int tn__field_is_optional(const tn__field *field) {
+  return field->role == TN__MODULE_OR_NONE || field->role == TN__OP_OR_NONE || field->role == TN__VALUE_OR_NONE;
+}

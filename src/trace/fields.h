@@ -1,0 +1,68 @@
+/* fields.h -- what each field of each record is.
+ *
+ * Why: saving, loading and checking must never disagree about a record; all three are driven by this one list.
+ * Callers: trace/check.c, trace/store.c.  Constant data. */
+#ifndef TN_TRACE_FIELDS_H
+#define TN_TRACE_FIELDS_H
+
+#include "tonnage.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a field holds, and so what is legal in it.  ..._OR_NONE: or TN_NONE. */
+enum tn__role {
+  TN__NUMBER,
+  TN__REAL, /* double, finite */
+  TN__STRING,
+  TN__MODULE_OR_NONE,
+  TN__OP_OR_NONE,
+  TN__BLOCK,
+  TN__VALUE_OR_NONE,
+  TN__PHASE,
+  TN__RATE,
+  TN__CATEGORY
+};
+
+#define TN__MODULE_FIELDS(X) X(name, STRING) X(class_name, STRING) X(parent, MODULE_OR_NONE)
+#define TN__OP_FIELDS(X)                                                                                               \
+  X(name, STRING) X(args, STRING) X(module, MODULE_OR_NONE) X(phase, PHASE) X(step, NUMBER) X(pass, NUMBER)             \
+  X(rate, RATE) X(flags, NUMBER) X(inputs_at, NUMBER) X(inputs_count, NUMBER) X(outputs_at, NUMBER)                     \
+  X(outputs_count, NUMBER) X(flops, REAL) X(bytes_moved, REAL) X(seconds, REAL)
+#define TN__BLOCK_FIELDS(X) \
+  X(bytes, NUMBER) X(op, OP_OR_NONE) X(name, STRING) X(module, MODULE_OR_NONE) X(category, CATEGORY) X(flags, NUMBER)
+#define TN__VALUE_FIELDS(X)                                                                               \
+  X(block, BLOCK) X(op, OP_OR_NONE) X(output, NUMBER) X(version, NUMBER) X(meta, STRING) X(source, STRING) \
+  X(flags, NUMBER)
+#define TN__SLOT_FIELDS(X)                                                                                          \
+  X(value, VALUE_OR_NONE) X(block, BLOCK) X(signature, STRING) X(module, MODULE_OR_NONE) X(step, NUMBER) X(pass, NUMBER) \
+  X(index, NUMBER)
+#define TN__EVENT_FIELDS(X) X(kind, NUMBER) X(id, NUMBER)
+
+typedef struct tn__field {
+  const char *name; /* also the column's */
+  uint16_t at;      /* offset in the record */
+  uint8_t bytes;
+  uint8_t role; /* tn__role */
+} tn__field;
+
+typedef struct tn__record {
+  const char *name; /* also the SQL table's */
+  const tn__field *fields;
+  size_t field_count;
+} tn__record;
+
+extern const tn__record tn__records[TN_TABLE_COUNT];
+
+/* An integer field, whatever its width. */
+uint64_t tn__field_get(const tn__field *field, const void *record);
+/* 0 when the value does not fit the field. */
+int tn__field_set(const tn__field *field, void *record, uint64_t value);
+double tn__field_real(const tn__field *field, const void *record);
+int tn__field_is_optional(const tn__field *field); /* may be TN_NONE */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
