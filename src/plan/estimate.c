@@ -1,0 +1,230 @@
+/* estimate.c -- replay of block lives through the caching model.
+ *
+ *   events --tn__lives()--> taken / given back --tn_caching--> allocated, reserved --window of the asked step--> tn_peak
+ *
+ * What a block adds to the allocated bytes is asked of the model after each allocation, not computed by rounding: the
+ * allocator also hands out blocks whose remainder is too small to split off.  So the categories add up to its own figure. */
+#include "plan/estimate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "plan/profile.h"
+#include "trace/lives.h"
+
+enum { STEPS_MAX = 256, STOP = 1 }; /* tn_op.step has 8 bits; STOP ends a walk early and is no error */
+
+/* begin[i] is the event of the mark "step:i"; begin[count] that of "end", or one past the last event. */
+typedef struct steps {
+  uint32_t begin[STEPS_MAX + 1];
+  uint32_t count;
+} steps;
+
+typedef struct replay {
+  const tn_block *blocks;
+  tn_caching *caching;   /* NULL on the host: every size counts as it is */
+  tn_addr *addrs;        /* by block; valid while its bytes are not 0 */
+  uint64_t *block_bytes; /* by block: allocated bytes while live */
+  uint64_t context_bytes;
+  uint64_t by_category[TN_CATEGORY_COUNT]; /* now; adds up to allocated */
+  uint64_t allocated, requested;           /* now */
+  steps steps;
+  uint32_t step_next;  /* steps.begin[step_next] has not been passed */
+  uint32_t step_asked; /* TN_NONE: all */
+  uint32_t event_last; /* stop after it */
+  tn__estimate result;
+} replay;
+
+/* ---- steps --------------------------------------------------------------------------------------------------------------- */
+
+static void steps_find(const tn_trace *trace, steps *out) {
+  size_t count = 0;
+  const tn_event *events = tn_trace_table(trace, TN_TABLE_EVENT, &count);
+  *out = (steps){.count = 0};
+  out->begin[0] = (uint32_t)count;
+  for (size_t i = 0; i < count; i++) {
+    if (events[i].kind != TN_EVENT_MARK) continue;
+    const char *mark = tn_trace_string(trace, events[i].id);
+    if (strcmp(mark, "end") == 0) {
+      out->begin[out->count] = (uint32_t)i;
+      return;
+    }
+    if (strncmp(mark, "step:", 5) != 0 || out->count == STEPS_MAX) continue;
+    out->begin[out->count++] = (uint32_t)i;
+    out->begin[out->count] = (uint32_t)count;
+  }
+}
+
+uint32_t tn__estimate_step_count(const tn_trace *trace) {
+  steps found;
+  steps_find(trace, &found);
+  return found.count;
+}
+
+/* ---- the window in which peaks count ------------------------------------------------------------------------------------- */
+
+static void peak_note(replay *r, uint32_t event) {
+  tn_peak *peak = &r->result.peak;
+  peak->allocated_bytes = r->allocated;
+  peak->event = event;
+  peak->step = r->step_next == 0 ? 0 : r->step_next - 1;
+  memcpy(peak->by_category, r->by_category, sizeof peak->by_category);
+}
+
+static void window_open(replay *r, uint32_t event) {
+  if (r->caching) tn_caching_reset_peaks(r->caching);
+  r->result.peak.requested_bytes = r->requested;
+  peak_note(r, event);
+}
+
+/* Passes the marks up to and including event. */
+static int steps_advance(replay *r, uint32_t event) {
+  while (r->step_next <= r->steps.count && r->steps.begin[r->step_next] <= event) {
+    uint32_t passed = r->step_next++;
+    if (passed == r->steps.count) return STOP; /* "end" */
+    if (r->step_asked != TN_NONE && passed == r->step_asked + 1) return STOP;
+    if (passed == r->step_asked) window_open(r, r->steps.begin[passed]);
+    if (passed + 1 == r->steps.count) r->result.peak.persistent_bytes = r->allocated;
+  }
+  return TN_OK;
+}
+
+/* ---- one block ----------------------------------------------------------------------------------------------------------- */
+
+static void block_count(replay *r, uint32_t block, uint64_t bytes) {
+  r->block_bytes[block] = bytes;
+  r->allocated += bytes;
+  r->requested += r->blocks[block].bytes;
+  r->by_category[r->blocks[block].category] += bytes;
+}
+
+static int block_take(replay *r, uint32_t block) {
+  if (!r->caching) {
+    block_count(r, block, r->blocks[block].bytes);
+    return TN_OK;
+  }
+  int rc = tn_caching_alloc(r->caching, r->blocks[block].bytes, 0, &r->addrs[block]);
+  if (rc == TN_ELIMIT) {
+    r->result.peak.oom = 1;
+    return STOP;
+  }
+  TN_TRY(rc);
+  tn_caching_stats stats;
+  tn_caching_get_stats(r->caching, &stats);
+  block_count(r, block, stats.allocated_bytes.current - r->allocated);
+  return TN_OK;
+}
+
+static int block_give_back(replay *r, uint32_t block) {
+  if (r->caching) TN_TRY(tn_caching_dealloc(r->caching, r->addrs[block]));
+  r->allocated -= r->block_bytes[block];
+  r->requested -= r->blocks[block].bytes;
+  r->by_category[r->blocks[block].category] -= r->block_bytes[block];
+  r->block_bytes[block] = 0;
+  return TN_OK;
+}
+
+static int life_visit(void *user, tn__life_event life) {
+  replay *r = user;
+  if (life.event > r->event_last) return STOP;
+  TN_TRY(steps_advance(r, life.event));
+  const tn_block *block = &r->blocks[life.block];
+  if ((block->flags & TN_BLOCK_HOST && r->caching) || block->bytes == 0) return TN_OK;
+  if (!life.is_alloc) return block_give_back(r, life.block);
+  int rc = block_take(r, life.block);
+  if (rc == TN_OK && r->requested > r->result.peak.requested_bytes) r->result.peak.requested_bytes = r->requested;
+  if (r->allocated > r->result.peak.allocated_bytes || r->result.peak.oom) peak_note(r, life.event);
+  return rc;
+}
+
+/* ---- a whole replay ------------------------------------------------------------------------------------------------------ */
+
+static void replay_deinit(replay *r) {
+  tn_caching_free(r->caching);
+  tn__mem_free(r->addrs);
+  tn__mem_free(r->block_bytes);
+}
+
+static int replay_init(replay *r, const tn_trace *trace, const tn_profile *profile, const tn_estimate_options *options) {
+  size_t count = 0;
+  *r = (replay){.blocks = tn_trace_table(trace, TN_TABLE_BLOCK, &count), .context_bytes = profile->context_bytes,
+                .step_asked = options->step, .event_last = UINT32_MAX};
+  steps_find(trace, &r->steps);
+  if (options->step != TN_NONE && options->step >= r->steps.count) return TN_ENOENT;
+  r->addrs = tn__mem_zalloc(count + 1, sizeof *r->addrs);
+  r->block_bytes = tn__mem_zalloc(count + 1, sizeof *r->block_bytes);
+  if (!r->addrs || !r->block_bytes) return TN_ENOMEM;
+  if (tn__profile_is_host(profile)) return TN_OK;
+  tn_caching_config config = {.total_bytes = profile->total_bytes, .limit_bytes = options->limit_bytes,
+                              .expandable_segments = options->expandable_segments};
+  return tn_caching_new(&config, &r->caching);
+}
+
+static int replay_run(replay *r, const tn_trace *trace) {
+  int rc = tn__lives(trace, NULL, life_visit, r);
+  if (rc == TN_OK && r->event_last == UINT32_MAX) rc = steps_advance(r, UINT32_MAX); /* marks after the last life */
+  return rc == STOP ? TN_OK : rc;
+}
+
+/* The op whose memory the event makes: the next one to run, since allocations precede their op. */
+static uint32_t op_after(const tn_trace *trace, uint32_t event) {
+  size_t count = 0;
+  const tn_event *events = tn_trace_table(trace, TN_TABLE_EVENT, &count);
+  for (size_t i = event; i < count; i++) {
+    if (events[i].kind == TN_EVENT_OP) return events[i].id;
+  }
+  return TN_NONE;
+}
+
+static void peak_finish(replay *r, const tn_trace *trace, uint64_t limit_bytes) {
+  tn_peak *peak = &r->result.peak;
+  peak->reserved_bytes = peak->allocated_bytes;
+  if (r->caching) {
+    tn_caching_stats stats;
+    tn_caching_get_stats(r->caching, &stats);
+    peak->reserved_bytes = stats.reserved_bytes.peak;
+    r->result.retries = stats.num_alloc_retries;
+  } else if (limit_bytes && peak->allocated_bytes > limit_bytes) {
+    peak->oom = 1;
+  }
+  peak->device_used_bytes = peak->reserved_bytes + r->context_bytes;
+  peak->op = op_after(trace, peak->event);
+}
+
+int tn__estimate_run(const tn_trace *trace, const tn_profile *profile, const tn_estimate_options *options, tn__estimate *out) {
+  replay r;
+  int rc = replay_init(&r, trace, profile, options);
+  if (rc == TN_OK) rc = replay_run(&r, trace);
+  if (rc == TN_OK) {
+    peak_finish(&r, trace, options->limit_bytes);
+    *out = r.result;
+  }
+  replay_deinit(&r);
+  return rc;
+}
+
+int tn__estimate_live(const tn_trace *trace, const tn_profile *profile, const tn_estimate_options *options, uint32_t event,
+                      uint64_t *block_bytes) {
+  replay r;
+  int rc = replay_init(&r, trace, profile, options);
+  r.event_last = event;
+  if (rc == TN_OK) rc = replay_run(&r, trace);
+  if (rc == TN_OK) {
+    size_t count = 0;
+    tn_trace_table(trace, TN_TABLE_BLOCK, &count);
+    memcpy(block_bytes, r.block_bytes, count * sizeof *block_bytes);
+  }
+  replay_deinit(&r);
+  return rc;
+}
+
+int tn_estimate(const tn_trace *trace, const tn_profile *profile, const tn_estimate_options *options, tn_peak *out) {
+  if (!trace || !profile || !out) return TN_EINVAL;
+  static const tn_estimate_options all_steps = {.step = TN_NONE};
+  tn__estimate result;
+  TN_TRY(tn__estimate_run(trace, profile, options ? options : &all_steps, &result));
+  *out = result.peak;
+  return TN_OK;
+}
