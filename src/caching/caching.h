@@ -1,0 +1,118 @@
+/* caching.h -- PyTorch's CUDA caching allocator as a pure model: its inside.
+ *
+ * Callers: src/caching only; the others use tonnage.h.  Not locked: one thread at a time per model.
+ *
+ *   segment   what the driver was asked for: a cudaMalloc, or the address space of an expandable segment
+ *   block     a piece of a segment: live, free, or (expandable) unmapped
+ *   pool      the blocks of segments for requests up to 1 MiB (small) or above it (large); streams never share blocks
+ *
+ * Accounting, at any time:
+ *   reserved_bytes  = all live and free blocks                   (unmapped ones have no memory)
+ *   allocated_bytes = all live blocks = active_bytes             (nothing waits for a stream in this model)
+ *   requested_bytes = what their callers asked for
+ *   inactive_split  = free blocks with a neighbour, not counted in expandable segments
+ * tn__caching_check() verifies them, and the invariants of block.h, order.h and below. */
+#ifndef TN_CACHING_CACHING_H
+#define TN_CACHING_CACHING_H
+
+#include "base/map.h"
+#include "caching/block.h"
+#include "caching/order.h"
+#include "tonnage.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TN__KIB ((uint64_t)1 << 10)
+#define TN__MIB ((uint64_t)1 << 20)
+
+/* c10/core/AllocatorConfig.h */
+#define TN__BLOCK_BYTES_MIN ((uint64_t)512)
+#define TN__SMALL_BYTES_MAX (1 * TN__MIB)      /* requests above it are large */
+#define TN__SMALL_SEGMENT_BYTES (2 * TN__MIB)  /* also the page of small expandable segments */
+#define TN__LARGE_SEGMENT_BYTES (20 * TN__MIB) /* also the page of large expandable segments */
+#define TN__LARGE_EXACT_MIN (10 * TN__MIB)     /* requests from here on get a segment of their own size, in steps of ... */
+#define TN__LARGE_EXACT_STEP (2 * TN__MIB)
+
+/* More than any device: keeps sums of sizes far from overflow. */
+#define TN__BYTES_MAX ((uint64_t)1 << 56)
+
+typedef struct tn__pool {
+  tn__order free;     /* by stream, size, address */
+  tn__order unmapped; /* by stream, address */
+  uint64_t page_bytes;
+  uint8_t is_small;
+} tn__pool;
+
+/* first is the block at addr; it stays the same object as long as the segment lives, because splits and merges keep the left. */
+typedef struct tn__segment {
+  tn_addr addr;
+  uint64_t bytes;
+  uint32_t stream;
+  uint32_t reserved;
+  tn__block *first;
+} tn__segment;
+
+struct tn_caching {
+  tn_caching_config config;
+  uint64_t limit_bytes; /* of reserved memory */
+  tn__pool small, large;
+  tn_vec segments; /* tn__segment, by address, disjoint */
+  tn_map live;     /* address -> block id */
+  tn__block_store store;
+  tn_addr addr_next; /* where the next segment goes when config has no segment_addr */
+  tn_caching_stats stats;
+};
+
+static inline tn__pool *tn__caching_pool(tn_caching *caching, int is_small) {
+  return is_small ? &caching->small : &caching->large;
+}
+
+static inline uint64_t tn__round_up(uint64_t bytes, uint64_t step) { return (bytes + step - 1) / step * step; }
+
+/* ---- stats.c ------------------------------------------------------------------------------------------------------------- */
+
+void tn__stat_add(tn_stat *stat, uint64_t amount);
+void tn__stat_sub(tn_stat *stat, uint64_t amount);
+void tn__stat_change(tn_stat *stat, int64_t amount); /* adds, or takes away; 0 leaves no trace */
+
+/* ---- block and its neighbours: caching.c --------------------------------------------------------------------------------- */
+
+/* Cuts block after bytes; returns the rest, a new block of the same state that is in no order yet. */
+tn__block *tn__block_split(tn_caching *caching, tn__block *block, uint64_t bytes);
+/* Joins block with neighbours of its own state, taking them out of order; block itself must be in none.  Returns the joined
+ * block; *out_merged (may be NULL) counts the neighbours. */
+tn__block *tn__block_merge(tn_caching *caching, tn__order *order, tn__block *block, int *out_merged);
+
+/* ---- segment.c ----------------------------------------------------------------------------------------------------------- */
+
+/* What the driver is asked for to serve a rounded size. */
+uint64_t tn__segment_bytes(uint64_t rounded);
+/* Takes address space for a segment of one block, which is in the given state and in no order.  TN_ELIMIT: the driver has none. */
+int tn__segment_new(tn_caching *caching, tn__pool *pool, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream,
+                    tn__block **out);
+/* Gives the segment of block, its only one, back, and the block; it is in no order. */
+void tn__segment_drop(tn_caching *caching, tn__block *block);
+const tn__segment *tn__segment_at(const tn_caching *caching, tn_addr addr); /* the one that holds addr; NULL */
+void tn__segment_tell(tn_caching *caching, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes, uint32_t stream);
+/* A free block of at least rounded bytes in new memory, in no order.  TN_ELIMIT: over the limit, or the driver has none. */
+int tn__segment_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out);
+/* Gives all memory back that no live block needs.  TN_ENOMEM: some of it. */
+int tn__segment_release_cached(tn_caching *caching);
+
+/* ---- expandable.c -------------------------------------------------------------------------------------------------------- */
+
+int tn__expandable_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out);
+/* Unmaps the whole pages of a free block, and drops the segment when nothing of it is left. */
+int tn__expandable_unmap(tn_caching *caching, tn__pool *pool, tn__block *block);
+
+/* ---- walk.c -------------------------------------------------------------------------------------------------------------- */
+
+/* 1 when every invariant holds; otherwise 0, with the first broken one in *out_broken (may be NULL). */
+int tn__caching_check(const tn_caching *caching, const char **out_broken);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

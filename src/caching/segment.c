@@ -1,0 +1,137 @@
+/* segment.c -- memory from the driver and back to it. */
+#include <string.h>
+
+#include "base/error.h"
+#include "caching/caching.h"
+
+/* ---- the table of segments ----------------------------------------------------------------------------------------------- */
+
+/* How many segments start at or below addr; they are the first ones. */
+static size_t segments_up_to(const tn_caching *caching, tn_addr addr) {
+  const tn__segment *segments = TN_VEC(&caching->segments, tn__segment);
+  size_t low = 0, high = caching->segments.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (segments[middle].addr <= addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+const tn__segment *tn__segment_at(const tn_caching *caching, tn_addr addr) {
+  size_t at = segments_up_to(caching, addr);
+  if (at == 0) return NULL;
+  const tn__segment *segment = tn__vec_at(&caching->segments, at - 1);
+  return addr - segment->addr < segment->bytes ? segment : NULL;
+}
+
+/* Whether [addr, addr + bytes) is a range, and clear of the segments around its place in the table. */
+static int range_is_clear(const tn_caching *caching, tn_addr addr, uint64_t bytes, size_t at) {
+  const tn__segment *segments = TN_VEC(&caching->segments, tn__segment);
+  if (addr > UINT64_MAX - bytes) return 0;
+  if (at > 0 && addr - segments[at - 1].addr < segments[at - 1].bytes) return 0;
+  return at == caching->segments.count || segments[at].addr - addr >= bytes;
+}
+
+void tn__segment_tell(tn_caching *caching, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes, uint32_t stream) {
+  if (caching->config.segment_event) caching->config.segment_event(caching->config.user, kind, addr, bytes, stream);
+}
+
+static tn_addr segment_addr(tn_caching *caching, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream) {
+  if (caching->config.segment_addr) return caching->config.segment_addr(caching->config.user, kind, bytes, stream);
+  tn_addr addr = caching->addr_next;
+  if (addr > UINT64_MAX - 2 * TN__BYTES_MAX) return 0;
+  caching->addr_next = addr + tn__round_up(bytes, 2 * TN__MIB) + 2 * TN__MIB;
+  return addr;
+}
+
+int tn__segment_new(tn_caching *caching, tn__pool *pool, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream,
+                    tn__block **out) {
+  TN_TRY(tn__vec_reserve(&caching->segments, 1));
+  tn_addr addr = segment_addr(caching, kind, bytes, stream);
+  if (addr == 0) return TN_ELIMIT;
+  size_t at = segments_up_to(caching, addr);
+  if (!range_is_clear(caching, addr, bytes, at)) return TN_EINVAL; /* segment_addr gave what is taken */
+  tn__block *block = tn__block_take(&caching->store);
+  block->addr = addr;
+  block->bytes = bytes;
+  block->stream = stream;
+  block->is_small = pool->is_small;
+  block->state = kind == TN_SEGMENT_MAP ? TN__BLOCK_UNMAPPED : TN__BLOCK_FREE;
+  (void)tn__vec_add(&caching->segments);
+  tn__segment *place = tn__vec_at(&caching->segments, at);
+  memmove(place + 1, place, (caching->segments.count - 1 - at) * sizeof *place);
+  *place = (tn__segment){.addr = addr, .bytes = bytes, .stream = stream, .first = block};
+  *out = block;
+  return TN_OK;
+}
+
+void tn__segment_drop(tn_caching *caching, tn__block *block) {
+  tn_assert(!tn__block_is_split(block));
+  size_t at = segments_up_to(caching, block->addr) - 1;
+  tn__segment *place = tn__vec_at(&caching->segments, at);
+  tn_assert(place->first == block && place->bytes == block->bytes);
+  memmove(place, place + 1, (caching->segments.count - 1 - at) * sizeof *place);
+  tn__vec_pop(&caching->segments, NULL);
+  tn__block_give(&caching->store, block);
+}
+
+/* ---- cudaMalloc and cudaFree --------------------------------------------------------------------------------------------- */
+
+uint64_t tn__segment_bytes(uint64_t rounded) {
+  if (rounded <= TN__SMALL_BYTES_MAX) return TN__SMALL_SEGMENT_BYTES;
+  if (rounded < TN__LARGE_EXACT_MIN) return TN__LARGE_SEGMENT_BYTES;
+  return tn__round_up(rounded, TN__LARGE_EXACT_STEP);
+}
+
+static int segment_malloc(tn_caching *caching, tn__pool *pool, uint64_t bytes, uint32_t stream, tn__block **out) {
+  TN_TRY(tn__segment_new(caching, pool, TN_SEGMENT_ALLOC, bytes, stream, out));
+  tn__stat_add(&caching->stats.segment, 1);
+  tn__stat_add(&caching->stats.reserved_bytes, bytes);
+  caching->stats.num_device_alloc++;
+  tn__segment_tell(caching, TN_SEGMENT_ALLOC, (*out)->addr, bytes, stream);
+  return TN_OK;
+}
+
+static void segment_free(tn_caching *caching, tn__pool *pool, tn__block *block) {
+  tn__segment_tell(caching, TN_SEGMENT_FREE, block->addr, block->bytes, block->stream);
+  tn__stat_sub(&caching->stats.segment, 1);
+  tn__stat_sub(&caching->stats.reserved_bytes, block->bytes);
+  caching->stats.num_device_free++;
+  tn__order_remove(&pool->free, block);
+  tn__segment_drop(caching, block);
+}
+
+int tn__segment_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out) {
+  uint64_t bytes = tn__segment_bytes(rounded);
+  /* The limit is tested with the segment's size even where an expandable segment would grow by less. */
+  if (caching->stats.reserved_bytes.current + bytes > caching->limit_bytes) return TN_ELIMIT;
+  if (caching->config.expandable_segments) return tn__expandable_get(caching, pool, rounded, stream, out);
+  return segment_malloc(caching, pool, bytes, stream, out);
+}
+
+/* ---- giving cached memory back ------------------------------------------------------------------------------------------- */
+
+static int release_block(tn_caching *caching, tn__pool *pool, tn__block *block) {
+  if (caching->config.expandable_segments) return tn__expandable_unmap(caching, pool, block);
+  if (!tn__block_is_split(block)) segment_free(caching, pool, block);
+  return TN_OK;
+}
+
+static int release_pool(tn_caching *caching, tn__pool *pool) {
+  for (tn__block *block = tn__order_first(&pool->free); block;) {
+    /* Releasing a block may put its edges into the order, but takes out none but itself. */
+    tn__block *next = tn__order_after(&pool->free, block);
+    TN_TRY(release_block(caching, pool, block));
+    block = next;
+  }
+  return TN_OK;
+}
+
+int tn__segment_release_cached(tn_caching *caching) {
+  caching->stats.num_sync_all_streams++;
+  TN_TRY(release_pool(caching, &caching->large));
+  return release_pool(caching, &caching->small);
+}

@@ -1,0 +1,31 @@
+/* stats.c -- counters as torch.cuda.memory_stats() has them. */
+#include "caching/caching.h"
+
+void tn__stat_add(tn_stat *stat, uint64_t amount) {
+  stat->current += amount;
+  stat->allocated += amount;
+  if (stat->current > stat->peak) stat->peak = stat->current;
+}
+
+void tn__stat_sub(tn_stat *stat, uint64_t amount) {
+  tn_assert(stat->current >= amount);
+  stat->current -= amount;
+  stat->freed += amount;
+}
+
+void tn__stat_change(tn_stat *stat, int64_t amount) {
+  if (amount > 0)
+    tn__stat_add(stat, (uint64_t)amount);
+  else if (amount < 0)
+    tn__stat_sub(stat, (uint64_t)-amount);
+}
+
+void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out) { *out = caching->stats; }
+
+void tn_caching_reset_peaks(tn_caching *caching) {
+  tn_caching_stats *stats = &caching->stats;
+  tn_stat *all[] = {&stats->allocation,      &stats->segment,        &stats->active,
+                    &stats->inactive_split,  &stats->allocated_bytes, &stats->reserved_bytes,
+                    &stats->active_bytes,    &stats->inactive_split_bytes, &stats->requested_bytes};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->peak = all[i]->current;
+}
