@@ -14,6 +14,7 @@
 typedef struct story {
   tn_trace *trace;
   uint32_t ops, blocks, slots, modules;
+  uint32_t slots_of_step[8];
 } story;
 
 static inline void story_must(int rc) {
@@ -67,7 +68,7 @@ static inline uint32_t story_op(story *s, const char *name, uint32_t module, int
 
 /* Autograd saves the block: it lives on after its DROP until the slot is released. */
 static inline uint32_t story_pack(story *s, uint32_t block, int step) {
-  tn_slot slot = {.value = TN_NONE, .block = block, .module = TN_NONE, .step = (uint8_t)step, .index = s->slots};
+  tn_slot slot = {.value = TN_NONE, .block = block, .module = TN_NONE, .step = (uint8_t)step, .index = s->slots_of_step[step]++};
   story_must(tn_trace_add(s->trace, TN_TABLE_SLOT, &slot, 1));
   story_event(s, TN_EVENT_PACK, s->slots);
   return s->slots++;
