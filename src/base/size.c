@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-typedef unsigned __int128 wide; /* 19 digits times 2^40 fits */
+typedef unsigned __int128 wide; /* 2^64 * 2^40 fits */
 
 typedef struct size_unit {
   const char *name;
@@ -23,6 +23,7 @@ static const size_unit units[] = {
 typedef struct decimal {
   uint64_t digits;
   int exponent;
+  int full;    /* a digit behind the point did not fit: no later one counts */
   int too_big;
 } decimal;
 
@@ -34,14 +35,16 @@ static const char *skip_spaces(const char *at) {
   return at;
 }
 
-/* Digits beyond the 19th are dropped behind the point and too big before it. */
+/* Digits beyond what 64 bits hold are dropped behind the point and too big before it. */
 static const char *read_digits(const char *at, decimal *number, int behind_point) {
   for (; is_digit(*at); at++) {
-    if (number->digits > (UINT64_MAX - 9) / 10) {
-      if (!behind_point) number->too_big = 1;
+    uint64_t digit = (uint64_t)(*at - '0');
+    if (number->full || number->digits > (UINT64_MAX - digit) / 10) {
+      number->full = 1;
+      number->too_big |= !behind_point;
       continue;
     }
-    number->digits = number->digits * 10 + (uint64_t)(*at - '0');
+    number->digits = number->digits * 10 + digit;
     if (behind_point) number->exponent--;
   }
   return at;
