@@ -1,0 +1,227 @@
+/* plan.c -- a plan for one trace: choose, then ask the caching model whether the blocks also fit in segments.
+ *
+ * Why the loop: the limit is on reserved memory, the choice is about allocated memory, and what lies between them, the
+ * allocator's waste, depends on the choice.  Each round lowers the target by what the last one was over. */
+#include "tonnage.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "plan/choose.h"
+#include "plan/pass_json.h"
+#include "plan/profile.h"
+
+enum { TIGHTENINGS = 8, REPLAYED_STEPS = 2 };
+
+struct tn_plan {
+  const tn_trace *trace;
+  tn__graph graph;
+  tn__schedule schedule;
+  tn__simulate simulate;
+  tn__choice choice;
+  tn_plan_result result;
+};
+
+/* ---- reserved: the step, replayed through the caching model -------------------------------------------------------------- */
+
+typedef struct replay {
+  tn_caching *caching;
+  tn_addr *addr; /* per key, 0: not live */
+} replay;
+
+static int replay_alloc(void *user, uint32_t key, uint64_t bytes) {
+  replay *r = user;
+  return tn_caching_alloc(r->caching, bytes, 0, &r->addr[key]);
+}
+
+static int replay_free(void *user, uint32_t key) {
+  replay *r = user;
+  tn_addr addr = r->addr[key];
+  r->addr[key] = 0;
+  return tn_caching_dealloc(r->caching, addr);
+}
+
+/* Makes the live blocks those that live when a step begins, in the order of their making. */
+static int replay_start(replay *r, const tn_plan *plan) {
+  const tn__graph *g = &plan->graph;
+  for (uint32_t b = 0; b < g->block_count; b++) {
+    int starts = plan->simulate.start_referenced[b] && !(g->blocks[b].flags & TN_BLOCK_HOST);
+    for (uint32_t key = 2 * b; key <= 2 * b + 1; key++)
+      if (r->addr[key] && !(starts && key == 2 * b)) TN_TRY(replay_free(r, key));
+  }
+  for (uint32_t b = 0; b < g->block_count; b++) {
+    int starts = plan->simulate.start_referenced[b] && !(g->blocks[b].flags & TN_BLOCK_HOST);
+    if (starts && !r->addr[2 * b]) TN_TRY(replay_alloc(r, 2 * b, g->blocks[b].bytes));
+  }
+  return TN_OK;
+}
+
+static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_t *out) {
+  tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes, .expandable_segments = options->expandable_segments};
+  tn_caching_stats stats;
+  replay r = {0};
+  tn__simulate_sink sink = {.user = &r, .alloc = replay_alloc, .free = replay_free};
+  int rc = tn_caching_new(&config, &r.caching);
+  r.addr = tn__mem_zalloc(2 * plan->graph.block_count + 2, sizeof *r.addr);
+  if (rc == TN_OK && !r.addr) rc = TN_ENOMEM;
+  for (int step = 0; rc == TN_OK && step < REPLAYED_STEPS; step++) {
+    rc = replay_start(&r, plan);
+    if (rc == TN_OK) rc = tn__simulate_run(&plan->simulate, &plan->schedule, &sink);
+  }
+  if (rc == TN_OK) {
+    tn_caching_get_stats(r.caching, &stats);
+    *out = stats.reserved_bytes.peak;
+  }
+  tn__mem_free(r.addr);
+  tn_caching_free(r.caching);
+  return rc == TN_ELIMIT ? TN_OK : rc;
+}
+
+/* ---- time ---------------------------------------------------------------------------------------------------------------- */
+
+/* Host seconds of an op in eager mode; a view launches nothing, backward is dispatched from C++. */
+static double host_seconds(const tn_profile *profile, const tn_op *op) {
+  double share = op->flags & TN_OP_VIEW ? 0.3 : 1.0;
+  if (op->phase == TN_PHASE_BACKWARD) share *= 0.6;
+  return share * profile->host_op_s;
+}
+
+static void add_times(tn_plan *plan) {
+  const tn__graph *g = &plan->graph;
+  tn_plan_result *r = &plan->result;
+  for (size_t i = 0; i < g->op_count; i++) {
+    const tn_op *op = &g->ops[i];
+    double device = tn_profile_op_seconds(g->profile, op), host = host_seconds(g->profile, op);
+    if (op->step != g->step) continue;
+    if (op->phase == TN_PHASE_OPTIMIZER || op->phase == TN_PHASE_OTHER || op->phase == TN_PHASE_SETUP) {
+      r->optimizer_s += device;
+      r->host_optimizer_s += host;
+      continue;
+    }
+    if (op->pass == 0) {
+      r->first_pass_s += device;
+      r->host_first_pass_s += host;
+    }
+    if (op->pass == g->pass) {
+      r->pass_s += device;
+      r->host_pass_s += host;
+    }
+  }
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------------------------ */
+
+/* The op whose outputs' allocation is the peak; TN_NONE for a rebuild or a copy outside any op. */
+static void add_peak(tn_plan *plan) {
+  const tn__graph *g = &plan->graph;
+  uint32_t phase = TN_PHASE_FORWARD;
+  plan->result.peak_op = TN_NONE;
+  for (uint32_t e = plan->choice.peak_event; e < g->event_end; e++) {
+    if (g->events[e].kind != TN_EVENT_OP) continue;
+    if (g->events[plan->choice.peak_event].kind == TN_EVENT_ALLOC) plan->result.peak_op = g->events[e].id;
+    phase = g->ops[g->events[e].id].phase;
+    break;
+  }
+  plan->result.peak_phase = phase;
+}
+
+static void count_results(tn_plan *plan) {
+  const tn__graph *g = &plan->graph;
+  tn_plan_result *r = &plan->result;
+  for (uint32_t k = 0; k < g->slot_count; k++) {
+    if (g->slots[k].step != g->step || g->slots[k].pass != g->pass) continue;
+    r->slots++;
+    r->slots_rebuilt += plan->schedule.dropped[g->slots[k].block];
+  }
+  for (size_t i = 0; i < plan->schedule.run_count; i++) r->ops_run += g->ops[plan->schedule.runs[i].op].pass == g->pass;
+  r->host_pass_s += r->ops_run * g->profile->host_rebuild_s;
+}
+
+static int choose_within(tn_plan *plan, const tn_plan_options *options) {
+  uint64_t target = options->limit_bytes;
+  for (int round = 0; round < TIGHTENINGS; round++) {
+    TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, &plan->choice));
+    plan->result.reserved_bytes = plan->choice.peak_bytes;
+    if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes));
+    plan->result.fits = plan->choice.fits && plan->result.reserved_bytes <= options->limit_bytes;
+    if (plan->result.fits || !plan->choice.fits) return TN_OK;
+    uint64_t over = plan->result.reserved_bytes - options->limit_bytes;
+    if (over >= target) return TN_OK;
+    target -= over;
+  }
+  return TN_OK;
+}
+
+/* Peak with everything kept: the state a schedule is in before any choice. */
+static int measure_kept(tn_plan *plan) {
+  tn__schedule_build(&plan->schedule);
+  TN_TRY(tn__simulate_run(&plan->simulate, &plan->schedule, NULL));
+  plan->result.kept_bytes = plan->simulate.peak_bytes;
+  return TN_OK;
+}
+
+static int plan_make(tn_plan *plan, const tn_plan_options *options) {
+  tn_plan_options kept = *options;
+  TN_TRY(measure_kept(plan));
+  if (options->keep_all) kept.limit_bytes = UINT64_MAX;
+  TN_TRY(choose_within(plan, &kept));
+  if (options->keep_all) plan->result.fits = plan->result.reserved_bytes <= options->limit_bytes;
+  plan->result.allocated_bytes = plan->choice.peak_bytes;
+  plan->result.smallest_bytes = options->keep_all ? plan->result.kept_bytes : plan->choice.smallest_bytes;
+  plan->result.extra_s = plan->schedule.seconds;
+  plan->result.lower_bound_s = plan->choice.lower_bound_s < plan->schedule.seconds ? plan->choice.lower_bound_s : plan->schedule.seconds;
+  plan->result.passes = plan->graph.pass + 1;
+  add_times(plan);
+  add_peak(plan);
+  count_results(plan);
+  return TN_OK;
+}
+
+int tn_plan_new(const tn_trace *trace, const tn_profile *profile, const tn_plan_options *options, tn_plan **out, tn_error *err) {
+  tn_plan *plan = tn__mem_zalloc(1, sizeof *plan);
+  if (!plan) return tn__error_set(err, TN_ENOMEM, NULL);
+  int rc = tn__graph_init(&plan->graph, trace, profile, err);
+  if (rc != TN_OK) goto out;
+  rc = tn__schedule_init(&plan->schedule, &plan->graph);
+  if (rc == TN_OK) rc = tn__simulate_init(&plan->simulate, &plan->graph);
+  if (rc == TN_OK) rc = plan_make(plan, options);
+  if (rc != TN_OK) tn__error_set(err, rc, NULL);
+out:
+  if (rc != TN_OK) {
+    tn_plan_free(plan);
+    return rc;
+  }
+  *out = plan;
+  return TN_OK;
+}
+
+void tn_plan_free(tn_plan *plan) {
+  if (!plan) return;
+  tn__simulate_deinit(&plan->simulate);
+  tn__schedule_deinit(&plan->schedule);
+  tn__graph_deinit(&plan->graph);
+  tn__mem_free(plan);
+}
+
+void tn_plan_get_result(const tn_plan *plan, tn_plan_result *out) { *out = plan->result; }
+
+int tn_plan_pass_json(const tn_plan *plan, char **out) {
+  tn_text text;
+  tn__text_init(&text);
+  tn__text_add(&text, "{");
+  int rc = tn__pass_json(&plan->schedule, &text);
+  tn__text_add(&text, "}");
+  if (rc == TN_OK) rc = tn__text_take(&text, out);
+  tn__text_deinit(&text);
+  return rc;
+}
+
+int tn_plan_rebuilt_json(const tn_plan *plan, char **out) {
+  tn_text text;
+  tn__text_init(&text);
+  int rc = tn__rebuilt_json(&plan->schedule, &text);
+  if (rc == TN_OK) rc = tn__text_take(&text, out);
+  tn__text_deinit(&text);
+  return rc;
+}
