@@ -115,8 +115,8 @@ static tn__block *best_fit(const tn_caching *caching, tn__pool *pool, uint64_t r
   return block;
 }
 
-/* New memory; if there is none, everything cached is given back and asked for once more.  What that freed is not searched for a
- * fit, so this may fail although a free block would do: PyTorch does the same. */
+/* New memory; if there is none, everything cached is given back and the driver asked once more.  The free blocks are not searched
+ * again: PyTorch does not either, although blocks that waited for a stream may have become free meanwhile. */
 static int grow(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out) {
   int rc = tn__segment_get(caching, pool, rounded, stream, out);
   if (rc != TN_ELIMIT) return rc;
@@ -187,7 +187,7 @@ static void put_back(tn_caching *caching, tn__block *block) {
   tn__stat_change(&stats->inactive_split_bytes, (int64_t)bytes - (is_split ? 0 : (int64_t)block->bytes));
 }
 
-/* At most 4 new blocks: a segment, what is left unmapped of it twice, and the rest of a split. */
+/* Takes at most 4 new blocks: a segment, what mapping leaves of it (twice at most), and the rest of a split. */
 int tn_caching_alloc(tn_caching *caching, uint64_t bytes, uint32_t stream, tn_addr *out) {
   if (bytes == 0) {
     *out = 0;
