@@ -1,0 +1,81 @@
+"""Builds a recipe's model, optimizer and batch under fake tensors, on the device that is asked for."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from .errors import RecipeError
+from .live import fake_batch
+from .recipe import Training, foreign
+
+
+def built(fake: FakeTensorMode, training: Training, where: torch.device) -> tuple[torch.nn.Module, Any, Any, Callable]:
+    """(model, optimizer, batch, loss), all tensors fake and on `where`."""
+    with foreign("the recipe's batch()"):
+        batch = _batch(fake, training, where)
+    with fake, plain_apply():
+        with foreign("the recipe's model()"), where:
+            model = training.model()
+        if not isinstance(model, torch.nn.Module):
+            raise RecipeError(f"the recipe's model() returned {type(model).__name__}, not a torch.nn.Module")
+        if any(t.device.type != where.type for t in [*model.parameters(), *model.buffers()]):
+            model = model.to(where)
+        with foreign("the recipe's optimizer()"):
+            optimizer = training.optimizer(model)
+    loss = training.loss
+
+    def their_loss(model: torch.nn.Module, piece: Any) -> Any:
+        with foreign("the recipe's loss()"):
+            return loss(model, piece)
+
+    return model, optimizer, batch, their_loss
+
+
+def _batch(fake: FakeTensorMode, training: Training, where: torch.device) -> Any:
+    """One batch's shapes.  Real data first, since reading it needs real numbers; a batch that only a card can hold is made up of fakes."""
+    try:
+        batch = training.batch()
+    except Exception:
+        if where.type == "cpu":
+            raise
+        with fake, where:
+            batch = training.batch()
+    return fake_batch(fake, batch, where)
+
+
+@contextmanager
+def plain_apply() -> Iterator[None]:
+    """Module.to() and its kin for fake parameters: PyTorch swaps those in place, and refuses as long as anything has a weak reference to them."""
+    original = torch.nn.Module._apply
+    torch.nn.Module._apply = _replace
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original
+
+
+def _replace(self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
+    done: dict[int, torch.nn.Parameter] = {}
+    modules = self.modules() if recurse else [self]
+    for module in modules:
+        for name, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            if id(parameter) not in done:  # tied weights stay tied
+                with torch.no_grad():
+                    converted = fn(parameter)
+                same = converted is parameter
+                done[id(parameter)] = parameter if same else torch.nn.Parameter(converted, parameter.requires_grad)
+            module._parameters[name] = done[id(parameter)]
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = fn(buffer)
+    return self
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, FakeTensor)
