@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 80, VERB_COLUMN = 13, OPTION_COLUMN = 24 };
+enum { WIDTH = 80, VERB_COLUMN = 13, OPTION_COLUMN = 23 };
 
 static const char exit_status[] =
     "0 ok; 1 a check failed, or no plan fits; 2 usage or bad input; 3 no GPU or driver; 4 permission; 5 partial data.";
@@ -36,7 +36,7 @@ static void add_paragraph(tn_text *text, const char *line, size_t len) {
 static void add_example(tn_text *text, const char *line, size_t len) { tn__text_printf(text, "  %.*s\n", (int)len, line); }
 
 void tn__help_overview(tn_text *text, int color) {
-  tn__text_add(text, "Tonnage: " TN_TAGLINE ".\n\n");
+  tn__text_add(text, "Tonnage knows, predicts and plans the GPU memory of PyTorch training.\n\n");
   tn__text_add(text, "Usage: tonnage VERB [options]\n");
   for (unsigned group = 0; group < TN_GROUP_COUNT; group++) {
     tn__text_add(text, "\n");
@@ -62,20 +62,18 @@ void tn__help_overview(tn_text *text, int color) {
 }
 
 static void add_option(tn_text *text, const tn_option_info *info) {
+  tn_text about;
+  tn__text_init(&about);
+  tn__text_add(&about, info->help);
+  if (info->standard) tn__text_printf(&about, " [default %s]", info->standard);
+  if (info->env) tn__text_printf(&about, " [$%s]", info->env);
+  if (about.failed) text->failed = about.failed;
   tn__text_add(text, "  ");
   tn__option_usage(text, info);
   tn__text_tab(text, OPTION_COLUMN);
-  tn__text_wrap(text, info->help, OPTION_COLUMN, WIDTH);
-  if (info->standard || info->env) {
-    tn__text_add(text, "\n");
-    tn__text_tab(text, OPTION_COLUMN);
-    tn__text_add(text, "[");
-    if (info->standard) tn__text_printf(text, "default %s", info->standard);
-    if (info->standard && info->env) tn__text_add(text, "; ");
-    if (info->env) tn__text_printf(text, "environment %s", info->env);
-    tn__text_add(text, "]");
-  }
+  tn__text_wrap(text, tn__text_view(&about), OPTION_COLUMN, WIDTH);
   tn__text_add(text, "\n");
+  tn__text_deinit(&about);
 }
 
 static int takes(enum tn_verb verb, unsigned option) {
@@ -164,7 +162,7 @@ static void man_option(tn_text *text, const tn_option_info *info) {
 }
 
 void tn__help_man(tn_text *text) {
-  man_title(text, "tonnage", TN_TAGLINE);
+  man_title(text, "tonnage", "the GPU memory of PyTorch training, known, predicted and planned");
   tn__text_add(text, ".SH SYNOPSIS\n\\fBtonnage\\fR \\fIVERB\\fR [options]\n.SH VERBS\n");
   for (unsigned verb = 0; verb < TN_VERB_COUNT; verb++) {
     const tn_verb_info *info = tn__verb_info((enum tn_verb)verb);

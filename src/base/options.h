@@ -18,8 +18,6 @@ extern "C" {
 enum tn_verb_home { TN_HOME_NATIVE, TN_HOME_PYTHON }; /* who runs it: this program, or python3 -m tonnage */
 enum tn_verb_group { TN_GROUP_BEFORE, TN_GROUP_RUN, TN_GROUP_TOOLS, TN_GROUP_COUNT };
 
-#define TN_TAGLINE "the GPU memory of PyTorch training: known, predicted, planned"
-
 /* id, name, home, group, least positional arguments, most (-1: any number), their names, summary */
 #define TN_VERBS(X)                                                                                                     \
   X(ESTIMATE, "estimate", PYTHON, BEFORE, 1, -1, "RECIPE [KEY=VALUE ...]", "Will it fit, and where do the bytes go?")   \
