@@ -152,7 +152,7 @@ def run_apart(entry: inputs.Input, args: argparse.Namespace) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="inputs by name; smoke = the small ones")
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "bench")) / "groundtruth.json")
+    parser.add_argument("--out", type=Path, default=measure.OUT / "groundtruth.json")
     parser.add_argument("--history", metavar="DIR", help="write each input's allocator history there")
     parser.add_argument("--stacks", action="store_true", help="with --history: the op of each allocation too (slower)")
     parser.add_argument("--steps", type=int, default=3)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gc
-import importlib.util
+import io
 import json
 import os
 import platform
@@ -16,19 +17,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+OUT = Path(os.environ.get("OUT", ROOT / "bench"))  # where results go
 sys.path.insert(0, str(ROOT / "python"))
 
 
 def recipe(path: str, overrides: dict[str, object]) -> Any:
-    """The Training of a recipe file (relative to the repository), as its own `training(**overrides)` gives it."""
-    file = ROOT / path
-    sys.path.insert(0, str(file.parent))
-    spec = importlib.util.spec_from_file_location(f"recipe_{file.stem}", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module.training(**overrides)
+    """The Training of a recipe file (relative to the repository), with overrides as on the command line."""
+    from tonnage.recipe import load
+
+    return load(str(ROOT / path), {key: str(value) for key, value in overrides.items()})
 
 
 class Run:
@@ -52,6 +49,12 @@ class Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return value.detach()
+
+
+def environment() -> dict[str, str]:
+    """For child processes: this repository's package first."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def synchronize(device: str) -> None:
@@ -116,6 +119,15 @@ def write_atomically(path: Path, text: str) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """One line a row; the first row's keys are the columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, text.getvalue())
 
 
 def write_json(path: Path, data: Any) -> None:
