@@ -75,7 +75,7 @@ enum tn_option_kind {
 #define TN_OPTIONS(X)                                                                                                        \
   X(DEVICE, "device", 'd', TEXT, "NAME", NULL, NULL, "TONNAGE_DEVICE",                                                       \
     TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT),                                                                           \
-    "the card to train on: a profile's name (h200, a100-80, rtx4090, cpu) or its file; without it, the card that is present") \
+    "the card to train on: a profile's name (h200, a100-80, rtx4090, cpu) or its file; without it, the card at hand, or the trace's") \
   X(BUDGET, "budget", 'b', SIZE, "SIZE", NULL, NULL, "TONNAGE_BUDGET",                                                       \
     TN_VERBS_PLANNING | TN_VERB_BIT(TN_VERB_ESTIMATE) | TN_VERB_BIT(TN_VERB_REPORT),                                         \
     "device memory that the process may use, context included: 12GiB, 8GB, 0.5g; without it, what the card has")             \
