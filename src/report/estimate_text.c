@@ -221,8 +221,9 @@ static void modules_add(const tn__report *report, tn_text *out) {
   tn__module_row rest = {0};
   for (size_t i = 0; i < report->modules.count; i++) {
     if (i < ROWS || report->modules.count == ROWS + 1) {
-      const char *path = name_of(report, rows[i].path);
-      module_row_write(out, &rows[i], report->peak.allocated_bytes, *path ? path : "(outside any module)", name_of(report, rows[i].class_name));
+      const char *path = name_of(report, rows[i].path), *class_name = name_of(report, rows[i].class_name);
+      if (!*path) path = *class_name ? "the model itself" : "outside any module";
+      module_row_write(out, &rows[i], report->peak.allocated_bytes, path, class_name);
       continue;
     }
     rest.bytes += rows[i].bytes;
@@ -270,26 +271,38 @@ static void saved_add(const tn__report *report, tn_text *out) {
   saved_row_write(out, &rest, whole, label, "");
 }
 
-static void steps_add(const tn__report *report, tn_text *out) {
-  tn__text_add(out, "\nBetween steps ");
-  tn__text_size(out, report->peak.persistent_bytes);
-  tn__text_add(out, " stay allocated.\n");
-  if (report->step_count < 2) return;
+/* "The first step peaks at 1.81 GiB, in forward, 643.29 MiB lower: optimizer state (835.53 MiB) is made at its end." */
+static void first_step_add(const tn__report *report, tn_text *out) {
   uint64_t first = report->first.allocated_bytes, peak = report->peak.allocated_bytes;
   tn__text_add(out, "The first step peaks at ");
   tn__text_size(out, first);
+  const char *phase = tn__report_phase(report, report->first.op);
+  if (*phase) tn__text_printf(out, ", in %s", phase);
   if (report->peak.step == 0) {
     tn__text_add(out, ", higher than the later ones.\n");
     return;
   }
   if (first == peak) {
-    tn__text_add(out, ", like all others.\n");
+    tn__text_add(out, ", as high as the others.\n");
     return;
   }
   tn__text_add(out, ", ");
   tn__text_size(out, peak - first);
-  uint64_t now = report->peak.by_category[TN_CATEGORY_OPTIMIZER], then = report->first.by_category[TN_CATEGORY_OPTIMIZER];
-  tn__text_add(out, now > then ? " lower: optimizer state is made at its end.\n" : " lower.\n");
+  tn__text_add(out, " lower");
+  uint64_t optimizer = report->peak.by_category[TN_CATEGORY_OPTIMIZER];
+  if (optimizer) {
+    tn__text_add(out, ": optimizer state (");
+    tn__text_size(out, optimizer);
+    tn__text_add(out, ") is made at its end");
+  }
+  tn__text_add(out, ".\n");
+}
+
+static void steps_add(const tn__report *report, tn_text *out) {
+  tn__text_add(out, "\nBetween steps ");
+  tn__text_size(out, report->peak.persistent_bytes);
+  tn__text_add(out, " stay allocated.\n");
+  if (report->step_count > 1) first_step_add(report, out);
 }
 
 void tn__report_text(const tn__report *report, tn_text *out) {
