@@ -52,10 +52,11 @@ static const char *read_digits(const char *at, decimal *number, int behind_point
 
 /* "e9", "E-3"; the text is left alone when no digit follows. */
 static const char *read_exponent(const char *at, decimal *number) {
+  if (lower(*at) != 'e') return at;
   const char *from = at + 1;
   int negative = *from == '-', exponent = 0;
   if (*from == '-' || *from == '+') from++;
-  if (lower(*at) != 'e' || !is_digit(*from)) return at;
+  if (!is_digit(*from)) return at;
   for (; is_digit(*from); from++)
     if (exponent < 1000) exponent = exponent * 10 + (*from - '0');
   number->exponent += negative ? -exponent : exponent;
