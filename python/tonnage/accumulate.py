@@ -26,12 +26,8 @@ class _Probe(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func is torch.ops.aten.add.Tensor and not torch.is_grad_enabled() and self.seen is None:
-            self.seen = _ask(args)
+            self.seen = _counts(args[0])
         return func(*args, **(kwargs or {}))
-
-
-def _ask(args: tuple) -> tuple[int, int, int]:
-    return _counts(args[0])
 
 
 class SoleOwner:
@@ -52,12 +48,13 @@ class SoleOwner:
     def __call__(self, args: tuple) -> bool:
         if self.alone is None or len(args) != 2 or torch.is_grad_enabled():
             return False
+        counts = _counts(args[0]) if isinstance(args[0], torch.Tensor) else ()  # before another name for it counts as well
         old, new = args
         if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
             return False
         if old.shape != new.shape or old.dtype != new.dtype or old.layout is not torch.strided or new.layout is not torch.strided:
             return False
-        return all(a <= b for a, b in zip(_ask(args), self.alone)) and _dense(old)
+        return all(a <= b for a, b in zip(counts, self.alone)) and _dense(old)
 
 
 def _dense(t: torch.Tensor) -> bool:

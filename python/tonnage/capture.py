@@ -19,6 +19,7 @@ from . import tables as T
 from .build import built
 from .devices import Device
 from .errors import CaptureError
+from .fake import CaptureMode
 from .recipe import Training
 from .recorder import Recorder
 from .saved import SavedTensors
@@ -51,7 +52,7 @@ def capture_tables(
     if precision not in ("as is", "bf16"):
         raise CaptureError(f"unknown precision {precision!r}; known: as is, bf16")
     where = torch.device(device.type, 0) if device.type != "cpu" else torch.device("cpu")
-    fake = FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True)
+    fake = CaptureMode()
     with undisturbed():
         if isinstance(training, Training):
             model, optimizer, batch, loss = built(fake, training, where)

@@ -75,6 +75,11 @@ class Recorder(TorchDispatchMode):
         self.sole_owner = SoleOwner()
         self.after_node = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch wraps dispatch modes so that torch.compile does not look into them, at 20 us a call; nothing is compiled here."""
+        return False
+
     # ---- blocks and values
 
     def block_of(self, tensor: torch.Tensor) -> Block:
@@ -175,7 +180,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func is _prim_device:
             self.after_node = True
-            return func(*args)
+            return args[0].device if isinstance(args[0], FakeTensor) else func(*args)
         after_node, self.after_node = self.after_node, False
         kwargs = kwargs or {}
         op = self.known.get(func)
