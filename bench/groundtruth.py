@@ -44,11 +44,12 @@ OP = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
 
 
 def label(frames: list[dict[str, Any]]) -> str:
-    """The op that allocated (when C++ frames were recorded), and the innermost line of Python outside torch."""
-    ops = [found.group(1) for frame in frames if (found := OP.search(frame["name"]))]
+    """The ops that led to it, "linear>addmm" (when C++ frames were recorded), and the innermost line of Python outside torch."""
+    ops = [found.group(1) for frame in reversed(frames) if (found := OP.search(frame["name"]))]
+    ops = [op for op, before in zip(ops, ["", *ops]) if op != before]
     python = [f for f in frames if f["filename"].endswith(".py") and "/torch/" not in f["filename"]]
     line = f"{Path(python[0]['filename']).name}:{python[0]['line']} {python[0]['name']}" if python else ""
-    return " ".join(filter(None, [ops[-1] if ops else "", line]))
+    return " ".join(filter(None, [">".join(ops), line]))
 
 
 def history(torch: Any, marks: list[tuple[int, str]]) -> dict[str, Any]:
