@@ -2,6 +2,7 @@
 
 size=large has the 335,174,458 parameters of the published BERT-large with its masked language model head.
 """
+
 from __future__ import annotations
 
 import random

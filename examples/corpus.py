@@ -1,4 +1,5 @@
 """Text to train on that every machine has: the sources of Python's standard library, as bytes."""
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,5 @@
 """Pictures to train on: 1,797 handwritten digits of 8 x 8 pixels, from the data file that scikit-learn ships."""
+
 from __future__ import annotations
 
 import gzip

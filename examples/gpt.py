@@ -2,6 +2,7 @@
 
 size=small and size=medium have the published 124,439,808 and 354,823,168 parameters.
 """
+
 from __future__ import annotations
 
 import math

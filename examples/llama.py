@@ -2,6 +2,7 @@
 
 size=0.9b: 16 layers, 2048 wide, 16 heads, 5632 hidden, vocabulary 32000, head not tied: 953,223,168 parameters.
 """
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,5 @@
 """Two linear layers with a ReLU between them: small enough to check every byte by hand (16,789,504 of parameters)."""
+
 from __future__ import annotations
 
 import random

@@ -2,6 +2,7 @@
 
 size=50 is ResNet-50 with 1000 classes: 25,557,032 parameters.
 """
+
 from __future__ import annotations
 
 import random
@@ -57,9 +58,7 @@ class ResNet(nn.Module):
     def __init__(self, size: Size, checkpoint: str):
         super().__init__()
         self.checkpoint = checkpoint
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, size.width, 7, 2, 3, bias=False), nn.BatchNorm2d(size.width), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
-        )
+        self.stem = nn.Sequential(nn.Conv2d(3, size.width, 7, 2, 3, bias=False), nn.BatchNorm2d(size.width), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
         blocks, before = [], size.width
         for stage, count in enumerate(size.blocks):
             width = size.width << stage
