@@ -37,12 +37,13 @@ static const tn__field event_fields[] = {
 #undef X
 };
 
-#define RECORD(name) {#name, name##_fields, sizeof name##_fields / sizeof *name##_fields}
+#define RECORD(name, key) {#name, key, name##_fields, sizeof name##_fields / sizeof *name##_fields}
 
 const tn__record tn__records[TN_TABLE_COUNT] = {
-    [TN_TABLE_MODULE] = RECORD(module), [TN_TABLE_OP] = RECORD(op),       [TN_TABLE_REF] = RECORD(ref),
-    [TN_TABLE_BLOCK] = RECORD(block),   [TN_TABLE_VALUE] = RECORD(value), [TN_TABLE_SLOT] = RECORD(slot),
-    [TN_TABLE_EVENT] = RECORD(event),
+    [TN_TABLE_MODULE] = RECORD(module, "id"), [TN_TABLE_OP] = RECORD(op, "id"),
+    [TN_TABLE_REF] = RECORD(ref, "id"),       [TN_TABLE_BLOCK] = RECORD(block, "id"),
+    [TN_TABLE_VALUE] = RECORD(value, "id"),   [TN_TABLE_SLOT] = RECORD(slot, "id"),
+    [TN_TABLE_EVENT] = RECORD(event, "at"),
 };
 
 uint64_t tn__field_get(const tn__field *field, const void *record) {

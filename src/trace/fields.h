@@ -49,6 +49,7 @@ typedef struct tn__field {
 
 typedef struct tn__record {
   const char *name; /* also the SQL table's */
+  const char *key;  /* column of the record's index: "id", but "at" for events, which have an id of their own */
   const tn__field *fields;
   size_t field_count;
 } tn__record;
