@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LINES_SHOWN = 60  # of a test program that failed
 
 
 @dataclass
@@ -59,14 +60,16 @@ def run_unit(build: Path) -> Counts:
     jobs = str(os.cpu_count() or 2)
     command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--output-junit", str(junit), "-j", jobs]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode or not junit.exists():
-        print(done.stdout)
     if not junit.exists():
+        print(done.stdout)
         return Counts(failed=1)
     counts = Counts()
     for case in ElementTree.parse(junit).getroot().iter("testcase"):
         output = case.findtext("system-out") or ""
-        counts += cmocka_counts(output, case.get("status") == "run")
+        ok = case.get("status") == "run"
+        counts += cmocka_counts(output, ok)
+        if not ok:
+            print(f"---- {case.get('name')}", *output.splitlines()[-LINES_SHOWN:], sep="\n")
     return counts
 
 
