@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_int, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Callable
 
 import pytest
 from recorded import REPOSITORY
@@ -45,8 +45,8 @@ class Stats(Structure):
 
 
 def library_path() -> Path:
-    """Where libtonnage.so is: TONNAGE_LIBRARY, or the newest build below the repository."""
-    if named := os.environ.get("TONNAGE_LIBRARY"):
+    """Where libtonnage.so is: TONNAGE_LIB, or the newest build below the repository."""
+    if named := os.environ.get("TONNAGE_LIB"):
         return Path(named)
     built = sorted(REPOSITORY.glob("build*/libtonnage.so"), key=lambda path: path.stat().st_mtime)
     if not built:
