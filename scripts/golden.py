@@ -1,12 +1,13 @@
 """Records anew what the tests compare with: look at the difference before committing it.
 
-    scripts/golden.py [--build DIR] [cli] [man] [symbols]        all three without arguments
+    scripts/golden.py [--build DIR] [man] [symbols] [unit] [cli]        all without arguments
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,14 +45,20 @@ def record_cli(build: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "tests/cli/run.py"), "--build", str(build), "--record"], check=True)
 
 
+def record_unit(build: Path) -> None:
+    """Unit tests that compare with a recorded text write it when TONNAGE_GOLDEN is set."""
+    command = ["ctest", "--test-dir", str(build), "-Q"]
+    subprocess.run(command, env={**os.environ, "TONNAGE_GOLDEN": "1"}, check=False)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default="build")
     parser.add_argument("what", nargs="*")
     options = parser.parse_args()
     build = (ROOT / options.build).resolve()
-    for what in options.what or ["man", "symbols", "cli"]:
-        {"cli": record_cli, "man": record_man, "symbols": record_symbols}[what](build)
+    for what in options.what or ["man", "symbols", "unit", "cli"]:
+        {"cli": record_cli, "man": record_man, "symbols": record_symbols, "unit": record_unit}[what](build)
     return 0
 
 
