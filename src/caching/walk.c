@@ -68,7 +68,8 @@ static const char *segment_fault(const tn_caching *caching, const tn__segment *s
   tn_addr addr = segment->addr;
   for (const tn__block *block = segment->first; block; prev = block, block = block->next) {
     if (block->addr != addr || block->prev != prev || block->bytes == 0) return "blocks do not tile their segment";
-    if (block->stream != segment->stream || block->is_small != segment->first->is_small) return "a block of another pool or stream";
+    if (block->stream != segment->stream || block->is_small != segment->first->is_small)
+      return "a block of another pool or stream";
     const char *fault = block_fault(caching, block);
     if (fault) return fault;
     block_sum(all, block);
@@ -85,7 +86,8 @@ static const char *sums_fault(const tn_caching *caching, const sums *all) {
     return "unmapped blocks in no segment";
   if (caching->live.count != all->live) return "live blocks in no segment";
   if (stats->allocation.current != all->live || stats->active.current != all->live) return "allocation";
-  if (stats->allocated_bytes.current != all->live_bytes || stats->active_bytes.current != all->live_bytes) return "allocated_bytes";
+  if (stats->allocated_bytes.current != all->live_bytes || stats->active_bytes.current != all->live_bytes)
+    return "allocated_bytes";
   if (stats->requested_bytes.current != all->requested_bytes) return "requested_bytes";
   if (stats->reserved_bytes.current != all->live_bytes + all->free_bytes) return "reserved_bytes";
   if (stats->segment.current != (expandable ? 0 : caching->segments.count)) return "segment";

@@ -229,8 +229,8 @@ static void test_driver(void **state) {
 static void describe(void *user, tn_addr segment, tn_addr addr, uint64_t bytes, uint64_t requested, int live) {
   char *text = user;
   size_t len = strlen(text);
-  (void)snprintf(text + len, 200 - len, "%d/%d+%d:%d%c ", (int)(segment / MIB), (int)(addr / 512), (int)(bytes / 512), (int)requested,
-                 live ? '*' : '.');
+  (void)snprintf(text + len, 200 - len, "%d/%d+%d:%d%c ", (int)(segment / MIB), (int)(addr / 512), (int)(bytes / 512),
+                 (int)requested, live ? '*' : '.');
 }
 
 static void test_walk(void **state) {

@@ -168,11 +168,12 @@ static void test_tables_that_compute(void **state) {
   (void)state;
   const char *shape = "table event is missing or of another shape";
   expect_change_refused("DROP TABLE event", TN_EFORMAT, shape);
-  expect_change_refused("ALTER TABLE event RENAME TO other; CREATE VIEW event AS WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 "
-                        "FROM n) SELECT i AS at, 1 AS kind, 0 AS id FROM n",
+  expect_change_refused("ALTER TABLE event RENAME TO other; CREATE VIEW event AS WITH RECURSIVE n(i) AS "
+                        "(SELECT 0 UNION ALL SELECT i+1 FROM n) SELECT i AS at, 1 AS kind, 0 AS id FROM n",
                         TN_EFORMAT, shape);
-  expect_change_refused("DROP TABLE event; CREATE TABLE event(at INTEGER PRIMARY KEY, kind, id AS (length(zeroblob(1000000))))", TN_EFORMAT,
-                        shape);
+  expect_change_refused("DROP TABLE event; "
+                        "CREATE TABLE event(at INTEGER PRIMARY KEY, kind, id AS (length(zeroblob(1000000))))",
+                        TN_EFORMAT, shape);
   expect_change_refused("ALTER TABLE event ADD COLUMN more", TN_EFORMAT, shape);
 }
 
