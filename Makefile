@@ -40,9 +40,9 @@ check: setup build ## every test that needs no GPU: unit, command, Python
 check-gpu: setup build ## the tests that need a GPU; skipped with a reason where there is none
 	@$(PY) scripts/check.py --build $(BUILD) gpu -- $(PYTEST)
 
-asan: setup ## unit and command tests under AddressSanitizer and UBSan
+asan: setup build ## unit and command tests under AddressSanitizer and UBSan
 	$(call build,$(BUILD)-asan,-DCMAKE_BUILD_TYPE=Debug -DTN_SANITIZE=address$(comma)undefined)
-	@$(PY) scripts/check.py --build $(BUILD)-asan unit cli
+	@TONNAGE_LIB=$(abspath $(BUILD))/libtonnage.so $(PY) scripts/check.py --build $(BUILD)-asan unit cli
 
 tsan: setup ## unit tests under ThreadSanitizer
 	$(call build,$(BUILD)-tsan,-DCMAKE_BUILD_TYPE=Debug -DTN_SANITIZE=thread)

@@ -48,7 +48,8 @@ def environment(build: Path, folder: str) -> dict[str, str]:
         "TERM": "dumb",
         "COLUMNS": "80",
         "TONNAGE_PYTHON": str(ROOT / ".venv/bin/python3"),
-        "TONNAGE_LIB": str(build / "libtonnage.so"),
+        # A sanitizer's library cannot be loaded by a Python that is built without it.
+        "TONNAGE_LIB": os.environ.get("TONNAGE_LIB", str(build / "libtonnage.so")),
         "TONNAGE_PROFILES": str(ROOT / "python/tonnage/profiles"),
     }
 
