@@ -51,9 +51,9 @@ class Op:
         overload = f"{base}.{schema.overload_name or 'default'}"
         self.name = f"{namespace}.{overload}"
         self.base = base
-        # (position or None, keyword, is a list) of each written argument
+        # (position or None, keyword) of each written argument
         self.writes = [
-            (None if a.kwarg_only else i, a.name, "[]" in str(a.type))
+            (None if a.kwarg_only else i, a.name)
             for i, a in enumerate(schema.arguments)
             if a.alias_info is not None and a.alias_info.is_write
         ]
@@ -77,10 +77,10 @@ class Op:
     def written(self, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """The tensors that this call writes in place."""
         out: list[torch.Tensor] = []
-        for at, name, is_list in self.writes:
+        for at, name in self.writes:
             value = args[at] if at is not None and at < len(args) else kwargs.get(name)
-            if is_list:
-                out.extend(value or ())
+            if isinstance(value, (list, tuple)):
+                out.extend(t for t in value if t is not None)
             elif value is not None:
                 out.append(value)
         return out

@@ -41,6 +41,9 @@ class SavedTensors:
         tables = r.tables
         value = r.value_of(tensor)
         block = r.block_of(tensor)
+        if block.quiet:  # an empty tensor that is saved: the slot's block must be live
+            block.quiet = False
+            r.events.append((T.ALLOC, block.id))
         slot = Slot()
         slot.events = r.events
         slot.index = len(tables.slot)

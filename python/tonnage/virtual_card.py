@@ -1,0 +1,185 @@
+"""Loads the virtual card, then torch: a capture for a card that is not there (src/torch/virtual_card.cc says what it answers).
+
+    virtual_card.load(devices.find("h200"))     # in a process that has not imported torch
+    import torch
+
+The C++ file is compiled once for each installed torch and kept in the user's cache folder.
+"""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .devices import Device
+from .errors import MissingDependency, VirtualCardError
+
+OLDEST = (2, 4)
+_NOISE = ("Higher priority item already registered",)
+
+
+def torch_folder() -> Path:
+    """Where torch is installed, without importing it.  Raises MissingDependency."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingDependency("PyTorch is not installed for this Python: pip install torch")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def torch_version() -> tuple[int, int]:
+    """(2, 13), without importing it.  Raises MissingDependency when there is none or it is too old."""
+    text = ""
+    try:
+        text = (torch_folder() / "version.py").read_text()
+    except OSError:
+        pass
+    found = re.search(r"__version__\s*=\s*['\"](\d+)\.(\d+)", text)
+    if not found:
+        raise MissingDependency(f"{torch_folder()} is not an installed PyTorch: pip install torch")
+    version = (int(found[1]), int(found[2]))
+    if version < OLDEST:
+        raise MissingDependency(f"PyTorch {found[1]}.{found[2]} is too old: Tonnage needs {OLDEST[0]}.{OLDEST[1]} or newer")
+    return version
+
+
+def is_loaded() -> bool:
+    return _loaded is not None
+
+
+_loaded: ctypes.CDLL | None = None
+
+
+def load(device: Device) -> None:
+    """Makes this process one that has the device's card, as far as PyTorch's decisions go.
+
+    Raises VirtualCardError: torch is loaded already, or the card cannot be compiled.
+    """
+    global _loaded
+    if _loaded is not None:
+        _arm(_loaded, device)
+        return
+    if "torch" in sys.modules:
+        raise VirtualCardError("torch is loaded in this process already; a capture for another card needs a process of its own")
+    library = compiled()
+    with quiet():
+        card = ctypes.CDLL(str(library))
+        import torch  # noqa: F401
+    _arm(card, device)
+    _answer_in_python()
+    _loaded = card
+
+
+def _arm(card: ctypes.CDLL, device: Device, release: int = 0) -> None:
+    """`release`: answer as another PyTorch would (211 = 2.11); 0 = the installed one."""
+    major, minor = device.profile.get("capability", (9, 0))
+    card.tn_virtual_card(int(major), int(minor), release)
+
+
+def _answer_in_python() -> None:
+    """Questions about the device that PyTorch asks in Python.  is_available() stays False: FakeTensorMode would initialise CUDA."""
+    import torch
+
+    for module in ("torch.cuda.amp.common", "torch.amp.autocast_mode"):
+        common = sys.modules.get(module)
+        if common is not None and hasattr(common, "amp_definitely_not_available"):
+            common.amp_definitely_not_available = lambda: False  # type: ignore[attr-defined]
+    torch.cuda.is_bf16_supported = lambda *args, **kwargs: True
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.device_count = lambda: 1
+    torch.cuda.synchronize = lambda *args: None
+
+
+# ---- compiling -----------------------------------------------------------------------------------------------------------------
+
+
+def source_path() -> Path:
+    here = Path(__file__).resolve().parent
+    for path in (here / "virtual_card.cc", here.parent.parent / "src" / "torch" / "virtual_card.cc"):
+        if path.is_file():
+            return path
+    raise VirtualCardError("virtual_card.cc is missing from the installation")
+
+
+def cache_folder() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "tonnage"
+
+
+def compiled() -> Path:
+    """The shared library for the installed torch, compiled when there is none yet."""
+    torch_version()
+    folder, source = torch_folder(), source_path()
+    version = (folder / "version.py").read_bytes()
+    key = hashlib.sha256(source.read_bytes() + version + str(folder).encode()).hexdigest()[:20]
+    target = cache_folder() / f"virtual_card-{key}.so"
+    if target.is_file():
+        return target
+    compiler = os.environ.get("CXX") or shutil.which("g++")
+    if not compiler:
+        raise VirtualCardError("g++ is needed once, to capture for a card that is not there: apt install g++")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=".virtual_card-", dir=target.parent))
+    except OSError as error:
+        raise VirtualCardError(f"{target.parent}: cannot be written ({error.strerror}); set XDG_CACHE_HOME") from None
+    try:
+        made = place / "virtual_card.so"
+        _compile(compiler, source, folder, made)
+        os.replace(made, target)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return target
+
+
+def _compile(compiler: str, source: Path, torch: Path, target: Path) -> None:
+    with _saying("compiling the virtual card for this PyTorch, once (about 10 s)"):
+        # Wheels before 2.6 use the old C++ ABI of the GNU library.
+        new_abi = b"7__cxx11" in (torch / "lib" / "libc10.so").read_bytes()
+        arguments = [f"-D_GLIBCXX_USE_CXX11_ABI={int(new_abi)}", "-O1", "-shared", "-fPIC", "-w", f"-I{torch}/include",
+                     f"-I{torch}/include/torch/csrc/api/include", str(source), "-o", str(target), f"-L{torch}/lib", "-lc10", "-ltorch_cpu",
+                     f"-Wl,-rpath,{torch}/lib"]  # fmt: skip
+        for standard in ("c++20", "c++17"):
+            try:
+                done = subprocess.run([compiler, f"-std={standard}", *arguments], capture_output=True, text=True)
+            except OSError as error:
+                raise VirtualCardError(f"{compiler}: cannot be run ({error.strerror}); g++ is needed: apt install g++") from None
+            if done.returncode == 0:
+                return
+    lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["no message"]
+    raise VirtualCardError(f"the virtual card does not compile against this PyTorch: {lines[0]}")
+
+
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """One line on a terminal while something takes long."""
+    show = sys.stderr.isatty()
+    if show:
+        print(f"tonnage: {what} ...", file=sys.stderr, flush=True)
+    yield
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps the line that a CUDA build prints about the card's hooks off the screen, and lets every other through."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            caught.seek(0)
+            rest = b"".join(line for line in caught if not any(n.encode() in line for n in _NOISE))
+            if rest:
+                os.write(2, rest)
