@@ -114,8 +114,8 @@ def measure_one(entry: inputs.Input, steps: int, timed: int, record: Path | None
         first = first or peaks
     if record:
         mark("end")
-        torch.cuda.memory._record_memory_history(None)
         text = json.dumps({"input": entry.name, "torch": torch.__version__, **history(torch, marks)}, separators=(",", ":"))
+        torch.cuda.memory._record_memory_history(None)  # this clears the history
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_bytes(gzip.compress(text.encode()))
     after = card.memory()
