@@ -4,6 +4,7 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 PY      = .venv/bin/python3
 DEMO   ?= fit examples/bert.py --budget 1GiB --steps 20
+BENCH  ?= bench/run.py
 PYTEST ?=
 FUZZ_SECONDS ?= 60
 
@@ -55,10 +56,10 @@ golden: setup build ## record anew what the tests compare with: command output, 
 	@$(PY) scripts/golden.py --build $(BUILD)
 
 bench: setup build ## benchmarks that need no GPU
-	@TONNAGE_LIB=$(abspath $(BUILD))/libtonnage.so $(PY) bench/run.py
+	@TONNAGE_LIB=$(abspath $(BUILD))/libtonnage.so $(PY) $(BENCH)
 
 bench-gpu: setup build ## predicted against measured, and time against memory, on the GPU
-	@TONNAGE_LIB=$(abspath $(BUILD))/libtonnage.so $(PY) bench/run.py --gpu
+	@TONNAGE_LIB=$(abspath $(BUILD))/libtonnage.so $(PY) $(BENCH) --gpu
 
 lint: setup build ## include arrows, headers alone, exported symbols, Python and C checkers where installed
 	@$(PY) scripts/lint.py --build $(BUILD)
