@@ -58,6 +58,22 @@ def read_signature(text: str) -> tuple[torch.dtype, tuple[int, ...]]:
     return dtype, shape
 
 
+def find_source(source: str, at: int, model: torch.nn.Module, fixed: list[tuple[int, dict[str, Any], str]], inputs: list[tuple[int, int]]) -> None:
+    """Notes where register `at` comes from: in `fixed` the module's dict and the name in it, so that a replaced parameter is found; or in `inputs`."""
+    kind, _, name = source.partition(":")
+    if kind == "input":
+        inputs.append((at, int(name)))
+    elif kind in ("parameter", "buffer"):
+        path, _, leaf = name.rpartition(".")
+        module = model.get_submodule(path)
+        owner: dict[str, Any] = module._parameters if kind == "parameter" else module._buffers
+        if owner.get(leaf) is None:
+            raise PlanError(f"plan: the model has no {kind} {name}")
+        fixed.append((at, owner, leaf))
+    else:
+        raise PlanError(f"plan: {source!r} is no source of a value")
+
+
 class Program:
     """One entry of a plan's "passes" for one model on one device."""
 
@@ -80,7 +96,11 @@ class Program:
         self.slot_of: dict[int, int] = {}  # register -> kept slot that holds its value
         self.maker: dict[int, Op] = {}  # register -> op that makes it
         for value, source in plan["sources"].items():
-            self._source(self._register(int(value)), source, model)
+            at = self._register(int(value))
+            if source.startswith("slot:"):
+                self.slot_of[at] = int(source.removeprefix("slot:"))
+            else:
+                find_source(source, at, model, self.fixed, self.inputs)
         used = _values_used(plan)
         ops = {int(i): bind(record, self._register, used.__contains__, device, self.generator) for i, record in plan["ops"].items()}
         for op in ops.values():
@@ -95,22 +115,6 @@ class Program:
 
     def _register(self, value: int) -> int:
         return self._registers.setdefault(value, len(self._registers))
-
-    def _source(self, at: int, source: str, model: torch.nn.Module) -> None:
-        kind, _, name = source.partition(":")
-        if kind == "slot":
-            self.slot_of[at] = int(name)
-        elif kind == "input":
-            self.inputs.append((at, int(name)))
-        elif kind in ("parameter", "buffer"):
-            path, _, leaf = name.rpartition(".")
-            module = model.get_submodule(path)
-            owner: dict[str, Any] = module._parameters if kind == "parameter" else module._buffers
-            if owner.get(leaf) is None:
-                raise PlanError(f"plan: the model has no {kind} {name}")
-            self.fixed.append((at, owner, leaf))
-        else:
-            raise PlanError(f"plan: {source!r} is no source of a value")
 
     def _slots(self, plan: dict[str, Any], ops: dict[int, Op]) -> None:
         read = [read_signature(text) for text in self.signatures]
