@@ -114,12 +114,13 @@ class Run:
         if block.name == 0:
             block.category, block.name, block.module = category, self.tables.strings(name), module
 
-    def sources(self) -> None:
-        """Parameters and buffers come from outside the pass, at the version that they have now."""
+    def sources(self, piece: Any) -> None:
         for name, parameter in self.model.named_parameters():
-            self.recorder.name_source(parameter, f"parameter:{name}")
+            self.recorder.source(parameter, f"parameter:{name}")
         for name, buffer in self.model.named_buffers():
-            self.recorder.name_source(buffer, f"buffer:{name}")
+            self.recorder.source(buffer, f"buffer:{name}")
+        for k, leaf in enumerate(batches.leaves(piece)):
+            self.recorder.source(leaf, f"input:{k}")
 
     # ---- the steps
 
@@ -131,17 +132,17 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(foreach_for_fakes())
             stack.enter_context(self.fake)
+            pieces = [batches.cut(self.batch, k * micro_batch, (k + 1) * micro_batch) if micro_batch else self.batch for k in range(passes)]
             r.sole_owner.measure()
             stack.enter_context(self.scopes)
             stack.enter_context(r)
             for step in range(steps):
                 r.step = step
-                r.with_arguments = step == steps - 1
+                r.last_step = step == steps - 1
                 r.mark(f"step:{step}")
                 value = None
-                for k in range(passes):
+                for k, piece in enumerate(pieces):
                     value = None  # as in a loop that keeps the last loss, and no longer than that
-                    piece = batches.cut(self.batch, k * micro_batch, (k + 1) * micro_batch) if micro_batch else self.batch
                     value = self.one_pass(k, piece, precision, hooks)
                 self.enter("optimizer")
                 self.optimizer.step()
@@ -154,11 +155,8 @@ class Run:
 
     def one_pass(self, k: int, piece: Any, precision: str, hooks: MakeHooks | None) -> torch.Tensor:
         r = self.recorder
-        r.pass_, r.pass_id = k, r.pass_id + 1
-        r.mark(f"pass:{k}")
-        self.sources()
-        for i, leaf in enumerate(batches.leaves(piece)):
-            r.add_source(leaf, f"input:{i}")
+        r.begin_pass(k)
+        self.sources(piece)
         self.saved.begin()
         pack, unpack = self.noted(hooks(self.model, piece)) if hooks else (self.saved.pack, self.saved.unpack)
         self.enter("forward")

@@ -21,6 +21,7 @@ from .scopes import Scopes
 from .signature import dtype_name
 
 NONE = T.NONE
+FORWARD, LOSS, BACKWARD, OPTIMIZER = (T.PHASES.index(p) for p in ("forward", "loss", "backward", "optimizer"))
 _prim_device = torch.ops.prim.device.default
 _item = torch.ops.aten._local_scalar_dense.default
 _lift = torch.ops.aten.lift_fresh.default
@@ -70,7 +71,7 @@ class Recorder(TorchDispatchMode):
         self.events = tables.event
         self.step = self.pass_ = 0
         self.pass_id = 0  # over all steps
-        self.with_arguments = False
+        self.last_step = False
         self.phase = 0
         self.sole_owner = SoleOwner()
         self.after_node = False
@@ -79,6 +80,11 @@ class Recorder(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """PyTorch wraps dispatch modes so that torch.compile does not look into them, at 20 us a call; nothing is compiled here."""
         return False
+
+    @property
+    def with_arguments(self) -> bool:
+        """Arguments are for rebuilding: forward and loss of the steady state."""
+        return self.last_step and self.phase in (FORWARD, LOSS)
 
     # ---- blocks and values
 
@@ -160,17 +166,19 @@ class Recorder(TorchDispatchMode):
             text += f"/{','.join(map(str, stride))}+{offset}"
         return self.tables.strings(text)
 
-    def name_source(self, tensor: torch.Tensor, source: str) -> None:
-        """From here on a tensor's value comes from outside the pass: "parameter:NAME", "buffer:NAME", "input:K"."""
-        block = self.block_of(tensor)
-        block.values.clear()
-        self.add_source(tensor, source)
+    def begin_pass(self, in_step: int) -> None:
+        """What a pass reads and has not made comes from outside it: values of earlier passes are forgotten."""
+        self.pass_, self.pass_id = in_step, self.pass_id + 1
+        for block in self.storages.values():
+            block.values.clear()
+        self.mark(f"pass:{in_step}")
 
-    def add_source(self, tensor: torch.Tensor, source: str) -> None:
+    def source(self, tensor: torch.Tensor, name: str) -> None:
+        """Names what comes from outside the pass: "parameter:NAME", "buffer:NAME", "input:K".  The first name of a tensor counts."""
         block = self.block_of(tensor)
         window = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
         if window not in block.values:
-            self.new_value(block, window, tensor, NONE, 0, source=self.tables.strings(source))
+            self.new_value(block, window, tensor, NONE, 0, source=self.tables.strings(name))
 
     def mark(self, text: str) -> None:
         self.events.append((T.MARK, self.tables.strings(text)))
@@ -188,7 +196,7 @@ class Recorder(TorchDispatchMode):
             op = self.known[func] = Op(func, self.on_card)
         if op.is_detach:  # same storage, same window: the same value
             return self.call(func, op, args, kwargs)
-        if func is _item and self.phase == T.PHASES.index("optimizer"):
+        if func is _item and self.phase == OPTIMIZER:
             return self.step_count(args[0])
         if after_node and op.name == "aten.add.Tensor" and self.sole_owner(args):
             # The engine sums gradients in place when nobody else holds the first; it will not while a dispatch mode watches.
@@ -201,7 +209,7 @@ class Recorder(TorchDispatchMode):
         inputs = [self.value_of(t) for t in tensors]
         scratch = op.statistics(args)
         text = 0
-        if self.with_arguments:
+        if self.with_arguments and func is not _lift:
             try:
                 text = self.tables.strings(encode(args, kwargs, iter(inputs), scratch, self.device_text))
             except Unwritable:
@@ -336,7 +344,7 @@ class Recorder(TorchDispatchMode):
 
     def workspace(self, op: int) -> None:
         """cuBLAS takes one workspace for each thread that calls it, and keeps it."""
-        thread = "backward" if self.phase == T.PHASES.index("backward") else "forward"
+        thread = "backward" if self.phase == BACKWARD else "forward"
         if thread in self.workspace_for:
             return
         self.workspace_for.add(thread)
