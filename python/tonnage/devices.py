@@ -1,19 +1,18 @@
-"""Devices by name: the profile of a card, and the torch device that stands for it."""
+"""Devices by name: the profile of a card, and the torch device that stands for it.  No torch is imported here."""
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from .errors import Error
-
-FOLDER = Path(__file__).parent / "profiles"
+from . import _nvml
 
 
 @dataclass(frozen=True)
 class Device:
-    """`name` as the user gave it; `type` of torch device, "cpu" or "cuda"; `profile` as in profiles/NAME.json."""
+    """`name` as the profile has it; `type` of torch device, "cpu" or "cuda"; `profile` as in profiles/NAME.json."""
 
     name: str
     type: str
@@ -29,23 +28,25 @@ class Device:
         return json.dumps(self.profile)
 
 
-def names() -> list[str]:
-    """The devices that have a profile, "cpu" among them."""
-    return sorted({"cpu", *(p.stem for p in FOLDER.glob("*.json"))})
-
-
 def find(name: str) -> Device:
-    """The device of a name ("h200", "cpu") or of a profile's file.  Raises Error."""
-    path = Path(name) if name.endswith(".json") else FOLDER / f"{name}.json"
-    if name == "cpu" and not path.is_file():
-        return Device("cpu", "cpu", {"name": "cpu"})
-    if not path.is_file():
-        raise Error(f"unknown device {name!r}; known: {' '.join(names())}, or a profile's .json file")
-    try:
-        profile = json.loads(path.read_text())
-    except ValueError as error:
-        raise Error(f"{path}: not a device profile: {error}") from None
-    if not isinstance(profile, dict):
-        raise Error(f"{path}: not a device profile: expected an object")
-    kind = "cpu" if profile.get("name", name) == "cpu" or profile.get("type") == "cpu" else "cuda"
-    return Device(str(profile.get("name", name)), kind, profile)
+    """The device of a name ("h200", "cpu") or of a profile's file.  Raises ProfileError."""
+    from . import profile
+
+    found = profile.load(name)
+    known = str(found.get("name") or name)
+    return Device(known, "cpu" if known == "cpu" else "cuda", found)
+
+
+def present() -> str:
+    """The name of the device that this machine would train on: its first card's by the driver, else "cpu"."""
+    library = None if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else _nvml._open()
+    if library is None:
+        return "cpu"
+    handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+    memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
+    if library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) or library.nvmlDeviceGetName(handle, text, len(text)):
+        return "cpu"
+    library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+    from . import profile
+
+    return profile.name_of(text.value.decode(errors="replace"), memory[0])

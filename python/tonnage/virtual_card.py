@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .devices import Device
 from .errors import MissingDependency, VirtualCardError
@@ -75,6 +76,7 @@ def load(device: Device) -> None:
         import torch  # noqa: F401
     _arm(card, device)
     _answer_in_python()
+    _claim_kernels()
     _loaded = card
 
 
@@ -96,6 +98,27 @@ def _answer_in_python() -> None:
     torch.cuda.current_device = lambda: 0
     torch.cuda.device_count = lambda: 1
     torch.cuda.synchronize = lambda *args: None
+
+
+# Ops that a card runs as one kernel and that PyTorch otherwise takes apart, before autograd, where no such kernel is registered.
+CARD_KERNELS = ("_fused_rms_norm", "_fused_rms_norm_backward", "silu_backward", "mish_backward")
+_kernels: Any = None
+
+
+def _claim_kernels() -> None:
+    """Says that these kernels are there, as the CUDA build does; fake tensors never run them."""
+    global _kernels
+    import torch
+
+    def never(*args: Any, **kwargs: Any) -> None:
+        raise VirtualCardError("a kernel of the virtual card was called: there is no card to run it")
+
+    def lacks(name: str) -> bool:
+        return hasattr(torch.ops.aten, name) and not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CUDA")
+
+    _kernels = torch.library.Library("aten", "IMPL")
+    for name in filter(lacks, CARD_KERNELS):
+        _kernels.impl(name, never, "CUDA")
 
 
 # ---- compiling -----------------------------------------------------------------------------------------------------------------
