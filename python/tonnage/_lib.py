@@ -55,6 +55,56 @@ class tn_estimate_options(C.Structure):
     _fields_ = [("step", C.c_uint32), ("expandable_segments", C.c_uint32), ("limit_bytes", C.c_uint64)]
 
 
+class tn_plan_options(C.Structure):
+    _fields_ = [("limit_bytes", C.c_uint64), ("expandable_segments", C.c_uint32), ("keep_all", C.c_uint32)]
+
+
+class tn_plan_result(C.Structure):
+    _fields_ = [
+        ("fits", C.c_int32),
+        ("passes", C.c_uint32),
+        ("allocated_bytes", C.c_uint64),
+        ("reserved_bytes", C.c_uint64),
+        ("kept_bytes", C.c_uint64),
+        ("smallest_bytes", C.c_uint64),
+        ("extra_s", C.c_double),
+        ("lower_bound_s", C.c_double),
+        ("first_pass_s", C.c_double),
+        ("pass_s", C.c_double),
+        ("optimizer_s", C.c_double),
+        ("host_first_pass_s", C.c_double),
+        ("host_pass_s", C.c_double),
+        ("host_optimizer_s", C.c_double),
+        ("slots", C.c_uint32),
+        ("slots_rebuilt", C.c_uint32),
+        ("ops_run", C.c_uint32),
+        ("peak_op", C.c_uint32),
+        ("peak_phase", C.c_uint32),
+        ("reserved", C.c_uint32),
+    ]
+
+
+class tn_search_options(C.Structure):
+    _fields_ = [("budget_bytes", C.c_uint64), ("batch", C.c_uint32), ("levers", C.c_uint32)]
+
+
+class tn_candidate(C.Structure):
+    _fields_ = [("micro_batch", C.c_uint32), ("count", C.c_uint32), ("rest", C.c_uint32), ("bf16", C.c_uint32)]
+
+
+class tn_search_best(C.Structure):
+    _fields_ = [
+        ("candidate", tn_candidate),
+        ("result", tn_plan_result),
+        ("step_s", C.c_double),
+        ("unconstrained_step_s", C.c_double),
+        ("unconstrained_allocated_bytes", C.c_uint64),
+        ("limit_bytes", C.c_uint64),
+        ("expandable_segments", C.c_uint32),
+        ("fits", C.c_int32),
+    ]
+
+
 _Trace = C.c_void_p
 _Error = C.POINTER(tn_error)
 _Text = C.c_char_p
@@ -83,6 +133,17 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "tn_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.POINTER(tn_estimate_options), C.POINTER(tn_peak)]),
     "tn_report_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.c_uint64, C.c_int, C.POINTER(C.c_void_p)]),
     "tn_text_free": (None, [C.c_void_p]),
+    "tn_plan_new": (C.c_int, [_Trace, C.POINTER(tn_profile), C.POINTER(tn_plan_options), C.POINTER(C.c_void_p), _Error]),
+    "tn_plan_free": (None, [C.c_void_p]),
+    "tn_plan_get_result": (None, [C.c_void_p, C.POINTER(tn_plan_result)]),
+    "tn_plan_pass_json": (C.c_int, [C.c_void_p, C.POINTER(C.c_void_p)]),
+    "tn_plan_rebuilt_json": (C.c_int, [C.c_void_p, C.POINTER(C.c_void_p)]),
+    "tn_search_new": (C.c_int, [C.POINTER(tn_profile), C.POINTER(tn_search_options), C.POINTER(C.c_void_p)]),
+    "tn_search_free": (None, [C.c_void_p]),
+    "tn_search_next": (C.c_int, [C.c_void_p, C.POINTER(tn_candidate)]),
+    "tn_search_offer": (C.c_int, [C.c_void_p, _Trace, _Error]),
+    "tn_search_get_best": (C.c_int, [C.c_void_p, C.POINTER(tn_search_best)]),
+    "tn_search_best_json": (C.c_int, [C.c_void_p, C.POINTER(C.c_void_p), C.POINTER(C.c_void_p)]),
 }
 
 
@@ -244,6 +305,74 @@ def report_estimate(trace: Trace, profile: tn_profile, budget_bytes: int = 0, js
     text = C.c_void_p()
     check(library().tn_report_estimate(trace.handle, C.byref(profile), budget_bytes, int(json), C.byref(text)))
     return take_text(text)
+
+
+class Plan:
+    """A plan for one trace; see tn_plan_new()."""
+
+    def __init__(self, trace: Trace, profile: tn_profile, limit_bytes: int, *, expandable_segments: bool = False, keep_all: bool = False):
+        self._trace, self._handle, error = trace, C.c_void_p(), tn_error()
+        options = tn_plan_options(limit_bytes, int(expandable_segments), int(keep_all))
+        code = library().tn_plan_new(trace.handle, C.byref(profile), C.byref(options), C.byref(self._handle), C.byref(error))
+        check(code, error)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            library().tn_plan_free(self._handle)
+            self._handle = C.c_void_p(None)
+
+    @property
+    def result(self) -> tn_plan_result:
+        out = tn_plan_result()
+        library().tn_plan_get_result(self._handle, C.byref(out))
+        return out
+
+    def pass_json(self) -> str:
+        text = C.c_void_p()
+        check(library().tn_plan_pass_json(self._handle, C.byref(text)))
+        return take_text(text)
+
+    def rebuilt_json(self) -> str:
+        text = C.c_void_p()
+        check(library().tn_plan_rebuilt_json(self._handle, C.byref(text)))
+        return take_text(text)
+
+
+LEVERS = {"rebuild": 1, "micro-batch": 2, "allocator": 4, "precision": 8}  # TN_LEVER_...
+
+
+class Search:
+    """The outer loop over micro-batches and precision; see tn_search_next()."""
+
+    def __init__(self, profile: tn_profile, budget_bytes: int, batch: int, levers: int):
+        self._handle = C.c_void_p()
+        options = tn_search_options(budget_bytes, batch, levers)
+        check(library().tn_search_new(C.byref(profile), C.byref(options), C.byref(self._handle)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            library().tn_search_free(self._handle)
+            self._handle = C.c_void_p(None)
+
+    def next(self) -> tn_candidate | None:
+        out = tn_candidate()
+        return out if library().tn_search_next(self._handle, C.byref(out)) == 1 else None
+
+    def offer(self, trace: Trace) -> None:
+        error = tn_error()
+        check(library().tn_search_offer(self._handle, trace.handle, C.byref(error)), error)
+
+    @property
+    def best(self) -> tn_search_best:
+        out = tn_search_best()
+        check(library().tn_search_get_best(self._handle, C.byref(out)))
+        return out
+
+    def best_json(self) -> tuple[str, str]:
+        """PASS and "rebuilt" of docs/formats.md."""
+        one, two = C.c_void_p(), C.c_void_p()
+        check(library().tn_search_best_json(self._handle, C.byref(one), C.byref(two)))
+        return take_text(one), take_text(two)
 
 
 def take_text(text: C.c_void_p) -> str:

@@ -146,7 +146,7 @@ static int choose_within(tn_plan *plan, const tn_plan_options *options) {
     if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes));
     plan->result.fits = plan->choice.fits && plan->result.reserved_bytes <= options->limit_bytes;
     if (plan->result.fits || !plan->choice.fits) return TN_OK;
-    uint64_t over = plan->result.reserved_bytes - options->limit_bytes;
+    uint64_t over = (plan->result.reserved_bytes - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
     if (over >= target) return TN_OK;
     target -= over;
   }

@@ -1,0 +1,110 @@
+"""Measured times: runs each kind of op of a captured step once on the card that is there, and writes its seconds into the trace's records.
+
+Without it the planner works with the roofline of the device's profile. An op is timed with tensors of its own shapes, strides and types: several
+runs in a row behind a kernel that keeps the card busy meanwhile, so that the host's time for starting them does not show.
+"""
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import torch
+
+from . import tables as T
+from .rebuild import PlanError, find_op
+
+_META = re.compile(r"(\w+)\[([\d,]*)\](?:/([\d,]*)\+(\d+))?")
+RUNS = 4
+BUSY_CYCLES = 1_500_000  # a good half millisecond
+SKIPPED = re.compile(r"aten\.(_fused_\w*(adam|sgd)|_foreach_|lift_fresh|_local_scalar_dense|item)")
+
+
+class Unknown(Exception):
+    """An op that cannot be run by itself."""
+
+
+def measure(tables: T.Tables, device: torch.device) -> int:
+    """Fills `seconds` of the ops of the trace's last step, whose arguments are known. Returns the number of different ops timed."""
+    texts = tables.strings.texts()
+    known: dict[tuple[Any, ...], float] = {}
+    last = max((op[4] for op in tables.op), default=0)
+    with torch.no_grad(), torch.random.fork_rng([device]):
+        for i, op in enumerate(tables.op):
+            if op[4] != last or op[7] & T.OP_VIEW or not op[1] or SKIPPED.match(texts[op[0]]):
+                continue
+            metas = tuple(tables.value[v][4] if v != T.NONE else 0 for v in tables.ref[op[8] : op[8] + op[9]])
+            kind = (op[0], _without_values(texts[op[1]]), metas)
+            if kind not in known:
+                known[kind] = _seconds_or_unknown(tables, texts, op, device)
+            if known[kind] >= 0:
+                tables.op[i] = (*op[:-1], known[kind])
+    torch.cuda.empty_cache()
+    return sum(seconds >= 0 for seconds in known.values())
+
+
+def _without_values(arguments: str) -> str:
+    return re.sub(r'("(?:v|scratch)": ?)\d+', r"\1", arguments)
+
+
+def _seconds_or_unknown(tables: T.Tables, texts: list[str], op: tuple, device: torch.device) -> float:
+    try:
+        return _seconds(tables, texts, op, device)
+    except (Unknown, PlanError, RuntimeError, TypeError, ValueError, NotImplementedError):
+        return -1.0  # the roofline stands in
+
+
+def _seconds(tables: T.Tables, texts: list[str], op: tuple, device: torch.device) -> float:
+    func = find_op(texts[op[0]])
+    call = json.loads(texts[op[1]])
+    tensors: dict[int, torch.Tensor] = {}
+
+    def read(x: Any) -> Any:
+        if isinstance(x, list):
+            return [read(y) for y in x]
+        if not isinstance(x, dict):
+            return x
+        ((kind, value),) = x.items()
+        if kind in ("v", "scratch"):
+            if value not in tensors:
+                tensors[value] = _tensor(texts[tables.value[value][4]], device)
+            return tensors[value]
+        if kind == "device":
+            return device if torch.device(value).type == device.type else torch.device(value)
+        if kind == "float":
+            return float(value)
+        if kind in ("dtype", "layout", "memory_format"):
+            return getattr(torch, value)
+        raise Unknown(kind)
+
+    args = [read(x) for x in call["args"]]
+    kwargs = {name: read(x) for name, x in call.get("kwargs", {}).items()}
+    func(*args, **kwargs)
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(BUSY_CYCLES)
+    start.record()
+    for _ in range(RUNS):
+        func(*args, **kwargs)
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3 / RUNS
+
+
+def _tensor(meta: str, device: torch.device) -> torch.Tensor:
+    """A tensor of a value's shape, strides and type; random where that changes how fast kernels are."""
+    match = _META.fullmatch(meta)
+    dtype = getattr(torch, match[1], None) if match else None
+    if match is None or not isinstance(dtype, torch.dtype):
+        raise Unknown(meta)
+    shape = [int(n) for n in match[2].split(",") if n]
+    if match[3] is None:
+        return _filled(shape, dtype, device)
+    strides = [int(n) for n in match[3].split(",") if n]
+    size = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
+    return _filled([size], dtype, device).as_strided(shape, strides)
+
+
+def _filled(shape: list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.empty(shape, dtype=dtype, device=device).normal_()
+    return torch.zeros(shape, dtype=dtype, device=device)

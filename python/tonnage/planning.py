@@ -1,0 +1,329 @@
+"""Planning: captures what the search in the C library asks for, checks the plan it chooses by capturing that, and writes it down.
+
+The decisions (which micro-batch, which slots to keep) are the library's; see src/plan. What is shown to the user is what the last capture,
+made with the plan's own hooks, needs according to the caching model: the number of the plan that will run.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import _lib, batches, lossterms
+from .apply import Run, Stats
+from .capture import Hooks, capture_tables
+from .devices import Device
+from .errors import Error
+from .program import Program
+from .recipe import Training
+from .tables import Tables
+
+LEVERS = ("rebuild", "micro-batch", "allocator")  # on by default
+ALLOWED = ("precision", "batchnorm")  # what --allow takes
+EXACTNESS = {"rebuild": "identical", "allocator": "identical", "micro-batch": "same maths", "precision": "changes numerics"}
+TIGHTENINGS = 4
+EXPANDABLE = "expandable_segments:True"
+
+
+class InfeasibleError(Error):
+    """No plan fits the budget; the message says the smallest that can and what would lower it."""
+
+    status = 1
+
+
+@dataclass
+class Request:
+    """What is to be planned, and what has been found out about it so far."""
+
+    training: Training | tuple
+    device: Device
+    budget_bytes: int
+    levers: set[str]
+    say: Callable[[str], None]
+    measure: Callable[[Tables], None] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.profile = _lib.profile_parse(self.device.text)
+        self.rows = 0
+        self.loss_weight: dict[str, Any] = {}
+
+    def capture(self, micro_batch: int, bf16: bool, passes: int, plan: list[dict[str, Any]] | None = None) -> _lib.Trace:
+        """The trace of a step cut into micro-batches, as the user wrote it or under a plan's hooks."""
+        whole = passes == 1 and plan is None and (not self.rows or micro_batch == self.rows)
+        tables = capture_tables(
+            self.training,
+            self.device,
+            micro_batch=None if whole else micro_batch,
+            passes=passes,
+            precision="bf16" if bf16 else "as is",
+            hooks=hooks_of(plan, self.device) if plan else None,
+        )
+        if not self.rows:
+            self.examine(tables)
+        if self.measure is not None and plan is None:
+            self.measure(tables)
+        return _lib.Trace.from_tables(tables)
+
+    def examine(self, tables: Tables) -> None:
+        """What the first capture says about cutting the batch."""
+        self.rows = int(tables.meta["batch_size"]) or 1
+        if "micro-batch" not in self.levers:
+            return
+        if tables.meta["batch_size"] == "0":
+            self.refuse("the tensors of the batch do not share dimension 0")
+            return
+        self.loss_weight = lossterms.describe(lossterms.Graph.of_tables(tables))
+        if self.loss_weight["kind"] == "unknown":
+            self.refuse(f"{self.loss_weight['why']}; Training(weight=...) can say what each micro-batch counts")
+            return
+        normed = batchnorm_module(tables)
+        if normed is not None and "batchnorm" not in self.levers:
+            self.refuse(f"{normed} is a BatchNorm, whose statistics depend on the micro-batch; --allow batchnorm takes that")
+
+    def refuse(self, reason: str) -> None:
+        self.levers.discard("micro-batch")
+        self.notes.append(f"micro-batches are not used: {reason}")
+
+
+def batchnorm_module(tables: Tables) -> str | None:
+    """The path of the first BatchNorm that takes its statistics from the batch."""
+    names = tables.strings.texts()
+    for op in tables.op:
+        if "batch_norm" in names[op[0]] and "backward" not in names[op[0]] and op[3] in (1, 2):
+            return names[tables.module[op[2]][0]] if op[2] < len(tables.module) else "the model"
+    return None
+
+
+def hooks_of(passes: list[dict[str, Any]], device: Device) -> Callable[[torch.nn.Module, Any], Hooks]:
+    """Capture's seam for a plan: each pass is run by the program of its size, on fake tensors."""
+    stats = Stats()
+    running: list[Run] = []
+
+    def make(model: torch.nn.Module, piece: Any) -> Hooks:
+        rows = batches.size(piece)
+        record = next(p for p in passes if p["micro_batch"] == rows)
+        program = Program(record, model, torch.device(device.type, 0) if device.type != "cpu" else torch.device("cpu"))
+        program.generator.save, program.generator.put = (lambda: None), (lambda state: None)  # shapes only, no numbers
+        while running:
+            running.pop().finish()
+        run = Run(program, batches.leaves(piece), stats, say=_mismatch)
+        running.append(run)
+        if program.first_states is not None:
+            run._note(program.first_states)
+        return run.pack, run.unpack
+
+    return make
+
+
+def _mismatch(line: str) -> None:
+    raise Error(line.removeprefix("tonnage: "))
+
+
+# ---- the search ---------------------------------------------------------------------------------------------------------------
+
+
+def chosen_levers(allow: Collection[str], levers: Collection[str] | None) -> set[str]:
+    """The levers in use.  Error for a name that is none."""
+    for name in allow:
+        if name not in ALLOWED:
+            raise Error(f"--allow {name}: unknown; known: {' '.join(ALLOWED)}")
+    for name in levers or ():
+        if name not in LEVERS:
+            raise Error(f"--levers {name}: unknown; known: {' '.join(LEVERS)}")
+    return set(LEVERS if levers is None else levers) | set(allow)
+
+
+def plan_for(
+    training: Training | tuple,
+    device: Device,
+    budget_bytes: int,
+    *,
+    allow: Collection[str] = (),
+    levers: Collection[str] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    measure: Callable[[Tables], None] | None = None,
+) -> dict[str, Any]:
+    """A plan as docs/formats.md has it, for a step of the training on the device within budget_bytes of device-used memory.
+
+    training: a recipe's Training, or (model, optimizer, loss, batch) as they are in this process.  say: told what is going on, a line at a time.
+    measure: may fill in the measured seconds of a capture's ops.  InfeasibleError: no plan fits.
+    """
+    request = Request(training, device, budget_bytes, chosen_levers(allow, levers), say, measure)
+    say("capturing the step as it is")
+    baseline = request.capture(0, False, 1)
+    usable = sum(_lib.LEVERS[name] for name in request.levers & _lib.LEVERS.keys())
+    search = _lib.Search(request.profile, budget_bytes, request.rows, usable)
+    while (candidate := search.next()) is not None:
+        is_baseline = candidate.micro_batch == request.rows and not candidate.bf16
+        if not is_baseline:
+            say(f"capturing {describe(candidate)}")
+        search.offer(baseline if is_baseline else captured(request, candidate))
+    best = search.best
+    if not best.fits:
+        raise InfeasibleError(infeasible(request, best, baseline))
+    return verified(request, search, best)
+
+
+def captured(request: Request, candidate: _lib.tn_candidate) -> _lib.Trace:
+    return request.capture(candidate.micro_batch, bool(candidate.bf16), min(candidate.count, 2))
+
+
+def describe(candidate: _lib.tn_candidate) -> str:
+    rest = f" + {candidate.rest}" if candidate.rest else ""
+    cut = f"micro-batches of {candidate.count} × {candidate.micro_batch}{rest}" if candidate.count > 1 or candidate.rest else "the whole batch"
+    return cut + (" in bf16" if candidate.bf16 else "")
+
+
+def infeasible(request: Request, best: _lib.tn_search_best, baseline: _lib.Trace) -> str:
+    size = _lib.size_format
+    peak = _lib.estimate(baseline, request.profile)
+    smallest = best.result.smallest_bytes + request.profile.context_bytes
+    held = peak.persistent_bytes
+    used = ", ".join(name for name in (*LEVERS, *ALLOWED) if name in request.levers) or "none"
+    text = f"no plan fits {size(request.budget_bytes)}: about {size(smallest)} is the smallest budget with the levers allowed ({used})"
+    text += f"; parameters and optimizer state alone are {size(held)}"
+    missing = [name for name in LEVERS if name not in request.levers]
+    if "precision" not in request.levers:
+        missing.append("precision (--allow precision)")
+    return text + (f"; not used, and may lower it: {', '.join(missing)}" if missing else "")
+
+
+# ---- the check, and the plan as written ------------------------------------------------------------------------------------------
+
+
+def passes_of(request: Request, best: _lib.tn_search_best, main: str) -> list[dict[str, Any]]:
+    """PASS entries: the micro-batch, and the smaller last one if there is one, planned for the same limit."""
+    candidate = best.candidate
+    passes = [{"micro_batch": candidate.micro_batch, "count": candidate.count, **json.loads(main)}]
+    if candidate.rest:
+        trace = request.capture(candidate.rest, bool(candidate.bf16), 2 if 2 * candidate.rest <= request.rows else 1)
+        rest = planned(request, trace, best.limit_bytes, best)
+        passes.append({"micro_batch": candidate.rest, "count": 1, **json.loads(rest.pass_json())})
+    return passes
+
+
+def planned(request: Request, trace: _lib.Trace, limit_bytes: int, best: _lib.tn_search_best) -> _lib.Plan:
+    keep_all = "rebuild" not in request.levers
+    return _lib.Plan(trace, request.profile, limit_bytes, expandable_segments=bool(best.expandable_segments), keep_all=keep_all)
+
+
+def verified(request: Request, search: _lib.Search, best: _lib.tn_search_best) -> dict[str, Any]:
+    """Captures the plan itself; while its reserved memory is over the limit, plans again for a limit lower by the excess."""
+    main, rebuilt = search.best_json()
+    result, limit, trace = best.result, best.limit_bytes, None
+    for _ in range(TIGHTENINGS):
+        passes = passes_of(request, best, main)
+        request.say("checking the plan")
+        peak = measured_by_capture(request, best, passes)
+        over = peak.reserved_bytes - best.limit_bytes
+        if over <= 0:
+            return written(request, best, result, passes, json.loads(rebuilt), peak)
+        trace = trace or captured(request, best.candidate)
+        limit -= over + over // 8
+        plan = planned(request, trace, max(limit, 1), best)
+        result = plan.result
+        if not result.fits:
+            break
+        main, rebuilt = plan.pass_json(), plan.rebuilt_json()
+    raise InfeasibleError(infeasible(request, best, trace or captured(request, best.candidate)))
+
+
+def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]]) -> _lib.tn_peak:
+    candidate = best.candidate
+    trace = request.capture(candidate.micro_batch, bool(candidate.bf16), min(candidate.count, 2), passes[:1])
+    return _lib.estimate(trace, request.profile, expandable_segments=bool(best.expandable_segments))
+
+
+def written(
+    request: Request, best: _lib.tn_search_best, result: _lib.tn_plan_result, passes: list[dict[str, Any]], rebuilt: list[dict[str, Any]], peak: _lib.tn_peak
+) -> dict[str, Any]:
+    candidate, rest = best.candidate, (best.candidate.rest / best.candidate.micro_batch if best.candidate.rest else 0.0)
+    extra_ms = (result.extra_s * (candidate.count + rest)) * 1e3
+    step_ms = best.step_s * 1e3 + (result.extra_s - best.result.extra_s) * (candidate.count + rest) * 1e3
+    base_ms = best.unconstrained_step_s * 1e3
+    levers = []
+    if candidate.bf16:
+        levers.append(lever("precision", 0, 0.0))
+    if candidate.count > 1 or candidate.rest:
+        levers.append(lever("micro-batch", max(best.unconstrained_allocated_bytes - result.kept_bytes, 0), step_ms - base_ms - extra_ms))
+    if result.slots_rebuilt:
+        levers.append(lever("rebuild", max(result.kept_bytes - result.allocated_bytes, 0), extra_ms))
+    if best.expandable_segments:
+        levers.append(lever("allocator", 0, 0.0))
+    return {
+        "tonnage_plan": 1,
+        "device": request.device.name,
+        "torch": torch.__version__.partition("+")[0],
+        "budget_bytes": request.budget_bytes,
+        "precision": "bf16" if candidate.bf16 else "as is",
+        "allocator": EXPANDABLE if best.expandable_segments else "",
+        "batch": request.rows,
+        "loss_weight": request.loss_weight,
+        "predicted": {
+            "allocated_bytes": peak.allocated_bytes,
+            "reserved_bytes": peak.reserved_bytes,
+            "device_used_bytes": peak.device_used_bytes,
+            "step_ms": round(step_ms, 3),
+            "unconstrained_step_ms": round(base_ms, 3),
+            "unconstrained_allocated_bytes": best.unconstrained_allocated_bytes,
+            "lower_bound_ms": round(result.lower_bound_s * (candidate.count + rest) * 1e3, 3),
+        },
+        "levers": levers,
+        "rebuilt": rebuilt,
+        "notes": request.notes,
+        "passes": passes,
+    }
+
+
+def lever(name: str, freed: int, extra_ms: float) -> dict[str, Any]:
+    return {"name": name, "exactness": EXACTNESS[name], "bytes_freed": freed, "extra_ms": round(extra_ms, 3)}
+
+
+# ---- as text ---------------------------------------------------------------------------------------------------------------------
+
+
+def text_of(plan: dict[str, Any]) -> str:
+    """The plan for a person: what it needs, what it costs, and what it does."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: dict[str, Any]) -> Iterator[str]:
+    size, predicted = _lib.size_format, plan["predicted"]
+    base, step = predicted["unconstrained_step_ms"], predicted["step_ms"]
+    slower = f" ({100 * (step / base - 1):+.1f} %)" if base else ""
+    yield f"Plan for {size(plan['budget_bytes'])} on {plan['device']}"
+    yield f"  predicted peak   {size(predicted['device_used_bytes'])} device-used, {size(predicted['reserved_bytes'])} reserved, {size(predicted['allocated_bytes'])} allocated"
+    yield f"  unconstrained    {size(predicted['unconstrained_allocated_bytes'])} allocated"
+    yield f"  predicted step   {step:.1f} ms{slower}, unconstrained {base:.1f} ms"
+    if not plan["levers"]:
+        yield "  nothing to change: the step fits as it is"
+    else:
+        yield ""
+        yield f"  {'lever':<14}{'exactness':<18}{'frees':>12}{'costs':>12}"
+    for entry in plan["levers"]:
+        freed = size(entry["bytes_freed"]) if entry["bytes_freed"] else "-"
+        yield f"  {entry['name']:<14}{entry['exactness']:<18}{freed:>12}{entry['extra_ms']:>9.1f} ms  {_detail(plan, entry['name'])}".rstrip()
+    rows = sorted(plan["rebuilt"], key=lambda row: -row["bytes"])
+    if rows:
+        yield ""
+        yield f"  {'rebuilt':<44}{'blocks':>7}{'bytes':>12}{'costs':>12}"
+    for row in rows[:12]:
+        name = f"{row['module'] or '(root)'} {row['op'].split('.')[1]}"
+        yield f"  {name[-43:]:<44}{row['count'] or '':>7}{size(row['bytes']) if row['bytes'] else '-':>12}{row['extra_ms']:>9.2f} ms"
+    if len(rows) > 12:
+        yield f"  and {len(rows) - 12} more, in the plan file"
+    for note in plan["notes"]:
+        yield f"  note: {note}"
+
+
+def _detail(plan: dict[str, Any], name: str) -> str:
+    if name == "micro-batch":
+        return " + ".join(f"{p['count']} × {p['micro_batch']}" for p in plan["passes"])
+    if name == "rebuild":
+        slots = plan["passes"][0]["slots"]
+        return f"{sum(not keep for _, keep in slots)} of {len(slots)} saved tensors"
+    return {"precision": "bf16 autocast", "allocator": plan["allocator"]}[name]
