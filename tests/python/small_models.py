@@ -133,7 +133,7 @@ ALL: dict[str, Training] = {
 
 def autocast(training: Training) -> Training:
     def loss(model: Any, batch: Any) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(batch[0].device.type, torch.bfloat16):
             return training.loss(model, batch)
 
     return Training(training.model, training.optimizer, loss, training.batch)
