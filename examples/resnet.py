@@ -97,6 +97,8 @@ def training(
     """size: tiny, small, 50; image: pixels a side, 0 = 32, or 224 for size 50; precision: fp32, bf16 (autocast); checkpoint: none, all, alternate."""
     shape = SIZES[str(size)]
     side = image or (224 if str(size) == "50" else 32)
+    if str(size) != "tiny":
+        lr = min(lr, 0.02)
     rng = random.Random(seed)
 
     def optimizer(model: nn.Module) -> torch.optim.Optimizer:

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import length_hint
+from time import perf_counter
 from typing import Any
 from weakref import ref
 
@@ -38,6 +39,7 @@ class Stats:
 
     def __init__(self) -> None:
         self.passes = self.mismatches = self.rebuilt = self.remade = 0
+        self.rebuild_s = 0.0  # host time of rebuilding; on a card the work itself goes on behind it
         self.first_mismatch = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -175,6 +177,7 @@ class Run:
         return t
 
     def _rebuild(self, recipe: Recipe) -> torch.Tensor:
+        started = perf_counter()
         grad = torch.is_grad_enabled()
         if grad:
             torch._C._set_grad_enabled(False)
@@ -189,7 +192,9 @@ class Run:
                 torch._C._set_grad_enabled(True)
         if t.shape != recipe.shape:
             raise RuntimeError(f"tonnage: slot {recipe.slot} was rebuilt as {tuple(t.shape)}, not {recipe.shape}: the plan is not this model's")
-        self.stats.rebuilt += 1
+        stats = self.stats
+        stats.rebuilt += 1
+        stats.rebuild_s += perf_counter() - started
         return t
 
     def _evaluate(self, recipe: Recipe) -> torch.Tensor:

@@ -167,7 +167,7 @@ class Walk:
         if base in ("stack", "cat", "add", "sub") and all(g.is_scalar(v) for v in inputs):
             return self.together([self.term(v) for v in inputs])
         if base in ("mul", "div") and len(moving) == 2:
-            return self.divided(op, base, inputs)
+            return self.divided(base, inputs)
         if (base in _LINEAR or base in ("mul", "div", "mean", "sum")) and len(moving) == 1 and moving[0] == inputs[0] or base == "mul" and len(moving) == 1:
             return self.scaled(op, base, self.term(moving[0]))
         raise Unknown(f"the loss comes from {g.texts[g.ops[op][0]]}, which is neither a sum nor a mean over the batch")
@@ -216,8 +216,7 @@ class Walk:
                 continue
             return None
 
-    def divided(self, op: int, base: str, inputs: Sequence[int]) -> dict[str, Any]:
-        g = self.graph
+    def divided(self, base: str, inputs: Sequence[int]) -> dict[str, Any]:
         if base == "mul":
             raise Unknown("the loss is a product of two numbers that both depend on the batch")
         if self.term(inputs[0])["kind"] != "sum":

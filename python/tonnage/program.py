@@ -101,7 +101,7 @@ class Program:
                 self.slot_of[at] = int(source.removeprefix("slot:"))
             else:
                 find_source(source, at, model, self.fixed, self.inputs)
-        used = _values_used(plan)
+        used = _values_used(plan).difference(int(v) for v in plan["sources"])  # what is there already is not made again
         ops = {int(i): bind(record, self._register, used.__contains__, device, self.generator) for i, record in plan["ops"].items()}
         for op in ops.values():
             self.maker.update(dict.fromkeys(op.outputs, op))
