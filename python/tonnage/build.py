@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensorMode
+
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .errors import RecipeError
 from .live import fake_batch
@@ -76,6 +77,3 @@ def _replace(self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], 
                 module._buffers[name] = fn(buffer)
     return self
 
-
-def is_fake(tensor: torch.Tensor) -> bool:
-    return isinstance(tensor, FakeTensor)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+import torch
 
 from . import batches, live
 from . import tables as T
@@ -148,7 +149,7 @@ class Run:
                 self.optimizer.step()
                 self.name_state()
                 self.optimizer.zero_grad(set_to_none=True)
-                value = None
+                del value
             r.mark("end")
             self.tables.event = [*r.setup, *r.events]
             r.events = []

@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from torch.utils.flop_counter import flop_registry
+
+import torch
 
 # In training mode these write running_mean and running_var, whatever their schema says: argument positions of the two.
 _NORMS = {

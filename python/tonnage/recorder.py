@@ -8,9 +8,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+import torch
 
 from . import tables as T
 from .accumulate import SoleOwner
@@ -132,10 +133,8 @@ class Recorder(TorchDispatchMode):
 
         The contents are the written value's, so it is recorded as if it had been taken from there.
         """
-        for (_, _, _, dtype), base in block.values.items():
-            if dtype == window[3]:
-                break
-        else:
+        base = next((value for known, value in block.values.items() if known[3] == window[3]), None)
+        if base is None:
             return self.new_value(block, window, tensor, NONE, 0)
         offset, shape, stride, _ = window
         args = 0

@@ -5,8 +5,9 @@ slot.  When backward asks for a slot whose storage is gone, a new storage stands
 """
 from __future__ import annotations
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensor
+
+import torch
 
 from . import tables as T
 from .recorder import Block, Recorder
@@ -16,7 +17,12 @@ from .signature import signature
 class Slot:
     """What autograd holds in place of a saved tensor."""
 
-    __slots__ = ("index", "block", "offset", "shape", "stride", "dtype", "device", "module", "events", "__weakref__")
+    __slots__ = ("index", "block", "offset", "shape", "stride", "dtype", "device", "module", "events")
+
+    def __init__(self, index: int, block: Block, tensor: torch.Tensor, module: int, events: list[tuple[int, int]]):
+        self.index, self.block, self.module, self.events = index, block, module, events
+        self.offset, self.shape, self.stride = tensor.storage_offset(), tensor.shape, tensor.stride()
+        self.dtype, self.device = tensor.dtype, tensor.device
 
     def __del__(self) -> None:
         self.events.append((T.RELEASE, self.index))
@@ -44,13 +50,7 @@ class SavedTensors:
         if block.quiet:  # an empty tensor that is saved: the slot's block must be live
             block.quiet = False
             r.events.append((T.ALLOC, block.id))
-        slot = Slot()
-        slot.events = r.events
-        slot.index = len(tables.slot)
-        slot.block = block
-        slot.offset, slot.shape, slot.stride = tensor.storage_offset(), tensor.shape, tensor.stride()
-        slot.dtype, slot.device = tensor.dtype, tensor.device
-        slot.module = r.scopes.module()
+        slot = Slot(len(tables.slot), block, tensor, r.scopes.module(), r.events)
         if block.category == T.TEMPORARY:
             block.category = T.ACTIVATION
         tables.slot.append((value, block.id, tables.strings(signature(tensor)), slot.module, r.step, r.pass_, 0, self.in_pass))
@@ -76,8 +76,3 @@ def _on(storage: torch.UntypedStorage, slot: Slot, recorder: Recorder) -> FakeTe
         meta = torch.empty((0,), dtype=slot.dtype, device="meta").set_(storage, slot.offset, slot.shape, slot.stride)
     return FakeTensor(recorder.fake, meta, slot.device)
 
-
-def keep_alive_category(block: Block) -> None:
-    """A plan's own hooks hold this block for backward."""
-    if block.category == T.TEMPORARY:
-        block.category = T.ACTIVATION

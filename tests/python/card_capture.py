@@ -9,9 +9,9 @@ device = devices.find(sys.argv[1])
 virtual_card.load(device)
 
 import small_models  # noqa: E402
-import torch  # noqa: E402
 from reading import Reader, peak  # noqa: E402
 
+import torch  # noqa: E402
 from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import torch
 from reading import Reader
 
+import torch
 from tonnage import tables as T
 
 

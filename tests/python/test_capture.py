@@ -14,7 +14,8 @@ from interpreter import Interpreter  # noqa: E402
 from reading import Reader, peak  # noqa: E402
 from real_run import in_runs, memory_events, one_step, outside_kernels, saved_tensors  # noqa: E402
 
-from tonnage import Training, batches, devices, tables as T  # noqa: E402
+from tonnage import Training, batches, devices  # noqa: E402
+from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402
 
 CPU = devices.find("cpu")

@@ -14,7 +14,8 @@ import small_models  # noqa: E402
 from reading import Reader, peak  # noqa: E402
 from real_run import in_runs, one_step  # noqa: E402
 
-from tonnage import devices, tables as T  # noqa: E402
+from tonnage import devices  # noqa: E402
+from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402
 from tonnage.errors import CaptureError  # noqa: E402
 
