@@ -52,7 +52,7 @@ def capture_tables(
     """
     if precision not in ("as is", "bf16"):
         raise CaptureError(f"unknown precision {precision!r}; known: as is, bf16")
-    where = torch.device(device.type, 0) if device.type != "cpu" else torch.device("cpu")
+    where = place(training, device)
     fake = CaptureMode()
     with undisturbed():
         if isinstance(training, Training):
@@ -66,12 +66,23 @@ def capture_tables(
         return run.finish(micro_batch, passes, precision)
 
 
+def place(training: Training | tuple, device: Device) -> torch.device:
+    """The torch device that the step's tensors are said to be on: for live objects, where they are."""
+    if isinstance(training, Training):
+        index = torch.cuda.current_device() if device.type == "cuda" and torch.cuda.is_available() else 0
+        return torch.device(device.type, index) if device.type == "cuda" else torch.device(device.type)
+    found = {t.device for t in [*training[0].parameters(), *training[0].buffers()]}
+    where = min(found, key=lambda d: d.type != device.type, default=torch.device(device.type))
+    if where.type != device.type:
+        raise CaptureError(f"the model is on {where.type}: a capture for {device.name} needs a recipe file, or the model on that device")
+    return where
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Random state as it was; no garbage collection in between, which would end lives at random moments."""
     python, torch_state = random.getstate(), torch.get_rng_state()
     enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

@@ -123,6 +123,11 @@ def test_model_that_cannot_be_copied():
         capture((model, optimizer, loss, batch))
 
 
+def test_model_on_another_device_than_asked_for():
+    with pytest.raises(CaptureError, match="the model is on cpu: a capture for h200 needs a recipe file"):
+        capture_tables(live("mlp"), devices.find("h200"))
+
+
 def test_failure_leaves_no_hooks_behind():
     model, optimizer, _, batch = live("mlp")
     with pytest.raises(ZeroDivisionError):
