@@ -31,7 +31,7 @@ from .signature import signature
 
 log = logging.getLogger("tonnage")
 
-_UNPLANNED: Entry = (None, None, None, None, None)  # differs from every tensor
+_UNPLANNED: Entry = (None, None, None, True, None, None)  # differs from every tensor
 
 
 class Stats:
@@ -85,16 +85,16 @@ class Run:
 
     def pack(self, t: torch.Tensor) -> Any:
         entry = next(self.advance)
-        dtype, shape, producer, verdict, states = entry
+        dtype, shape, producer, detach, verdict, states = entry
         node = t.grad_fn
         if (t.requires_grad if node is None else type(node)) is not producer or t.dtype is not dtype or t.shape != shape:
-            verdict, states = self._differs(t, entry)
+            detach, verdict, states = self._differs(t, node, entry)
         if states is not None:
             self._note(states)
         if type(verdict) is Recipe:
             return verdict
-        if node is not None:
-            t = t.detach()  # an output that its own node held would never be freed, were backward not run
+        if detach:
+            t = t.detach()
         if verdict is None:
             return t, t._version
         source = Source(t, t._version, verdict)  # type: ignore[arg-type]  # a Duty: isinstance() would cost as much as the rest
@@ -124,22 +124,24 @@ class Run:
 
     # ---- the way off the plan
 
-    def _differs(self, t: torch.Tensor, entry: Entry) -> tuple[Recipe | Duty | None, list[int] | None]:
+    def _differs(self, t: torch.Tensor, node: Any, entry: Entry) -> tuple[bool, Recipe | Duty | None, list[int] | None]:
         """Compares the whole signature, as the first run must; when it really differs the plan ends here for this pass."""
         if self.off:
-            return None, None
+            return node is not None, None, None
         table = self.program.table
         k = len(table) - length_hint(self.advance)
         actual = signature(t)
         if entry is not _UNPLANNED and actual == self.program.signatures[k]:
-            if t.grad_fn is None or type(t.grad_fn).__name__ == t.grad_fn.name():  # else a class that many ops share
-                table[k] = (*entry[:2], t.requires_grad if t.grad_fn is None else type(t.grad_fn), *entry[3:])
-            return entry[3], entry[4]
+            # Only the newest node can be saving its own output: held, it would hold itself, and be freed by nothing but backward.
+            detach = node is not None and node._sequence_nr() >= torch.autograd._get_sequence_nr() - 1
+            if node is None or type(node).__name__ == node.name():  # else a class that many ops share: look again next time
+                table[k] = (*entry[:2], t.requires_grad if node is None else type(node), detach, *entry[4:])
+            return detach, entry[4], entry[5]
         self.off = True
         self.advance = repeat(_UNPLANNED)
         expected = self.program.signatures[k] if k < len(table) else "no more slots"
         self._report(f"slot {k} is {actual}{self._where()}, where the plan expects {expected}: keeping everything from there on")
-        return None, None
+        return node is not None, None, None
 
     def _where(self) -> str:
         """The module being run, from the call stack."""

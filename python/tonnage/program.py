@@ -40,11 +40,12 @@ class Duty:
         self.forget: list[int] = []
 
 
-# What a slot must look like, and what becomes of it: (dtype, shape, producer, verdict, states).
+# What a slot must look like, and what becomes of it: (dtype, shape, producer, detach, verdict, states).
 # producer: the class of the tensor's autograd node, which is quicker to compare than the name in the signature, or for a leaf whether it
 # takes a gradient; UNSEEN until a run has met a tensor with the slot's signature.
+# detach: the tensor is an output of the node that saves it (or nobody knows yet): held as it is, it would hold itself.
 # verdict: None = keep, Duty = keep for recipes too, Recipe = drop. states: random ops whose generator state is to be noted here.
-Entry = tuple[torch.dtype | None, tuple[int, ...] | None, Any, Recipe | Duty | None, list[int] | None]
+Entry = tuple[torch.dtype | None, tuple[int, ...] | None, Any, bool, Recipe | Duty | None, list[int] | None]
 UNSEEN = None
 
 
@@ -143,7 +144,7 @@ class Program:
                     raise PlanError(f"plan: slot {slot} is held but not kept")
                 holder.hold.append(at)
                 duty(int(until)).forget.append(at)
-        self.table: list[Entry] = [(*read[k], UNSEEN, verdicts.get(k), states.get(k)) for k in range(len(read))]
+        self.table: list[Entry] = [(*read[k], UNSEEN, True, verdicts.get(k), states.get(k)) for k in range(len(read))]
 
     def _recipe(self, k: int, shape: tuple[int, ...], record: dict[str, Any], ops: dict[int, Op]) -> Recipe:
         recipe = Recipe(k, shape)

@@ -70,8 +70,6 @@ static unsigned long window_op(writer *w, uint32_t v, uint32_t base) {
 
 /* ---- where a tensor comes from ------------------------------------------------------------------------------------------- */
 
-static int is_made(const writer *w, uint32_t block) { return w->schedule->made_run[block] != TN_NONE; }
-
 static void add_source(writer *w, uint32_t v, uint32_t slot) {
   if (w->source_done[v]) return;
   w->source_done[v] = 1;
@@ -81,8 +79,9 @@ static void add_source(writer *w, uint32_t v, uint32_t slot) {
   else tn__text_printf(&w->sources, "\"slot:%u\"", w->graph->slots[slot].index);
 }
 
-/* The whole tensor from which v can be had as a window: itself when v is at hand already.  Notes the source it needs. */
-static uint32_t base_of(writer *w, uint32_t v) {
+/* The whole tensor from which v, read by a run op (TN_NONE: given back as a slot), can be had as a window: itself when v is at
+ * hand already.  Notes the source it needs. */
+static uint32_t base_of(writer *w, uint32_t v, uint32_t op) {
   const tn__graph *g = w->graph;
   uint32_t block = g->values[v].block;
   if (!g->block[block].in_pass) {
@@ -90,7 +89,7 @@ static uint32_t base_of(writer *w, uint32_t v) {
     add_source(w, named, TN_NONE);
     return named;
   }
-  if (is_made(w, block)) return w->root_of[v] == TN_NONE ? v : w->root_of[v];
+  if (op == TN_NONE || tn__schedule_reads_made(w->schedule, op, block)) return w->root_of[v] == TN_NONE ? v : w->root_of[v];
   uint32_t slot = tn__graph_source_slot(g, block);
   add_source(w, g->slots[slot].value, slot);
   return g->slots[slot].value;
@@ -149,7 +148,7 @@ static void add_run(writer *w, const tn__run *run) {
   tn_text forget;
   tn__text_init(&forget);
   for (uint32_t i = 0; i < op->inputs_count; i++) {
-    uint32_t v = g->refs[op->inputs_at + i], base = base_of(w, v);
+    uint32_t v = g->refs[op->inputs_at + i], base = base_of(w, v, run->op);
     int again = 0;
     for (uint32_t j = 0; j < i; j++) again |= g->refs[op->inputs_at + j] == v;
     if (base == v || again) continue;
@@ -173,7 +172,7 @@ static void add_program(writer *w, const tn__program *program) {
   comma(&w->rebuild);
   tn__text_printf(&w->rebuild, "\"%u\": {\"run\": [", slot->index);
   for (uint32_t r = program->run_at; r < program->run_at + program->run_count; r++) add_run(w, &w->schedule->runs[r]);
-  uint32_t base = base_of(w, slot->value);
+  uint32_t base = base_of(w, slot->value, TN_NONE);
   if (base != slot->value) {
     comma(&w->rebuild);
     tn__text_printf(&w->rebuild, "[%lu, []]", window_op(w, slot->value, base));

@@ -144,7 +144,7 @@ static int choose_within(tn_plan *plan, const tn_plan_options *options) {
     TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, &plan->choice));
     plan->result.reserved_bytes = plan->choice.peak_bytes;
     if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes));
-    plan->result.fits = plan->choice.fits && plan->result.reserved_bytes <= options->limit_bytes;
+    plan->result.fits = plan->choice.peak_bytes <= options->limit_bytes && plan->result.reserved_bytes <= options->limit_bytes;
     if (plan->result.fits || !plan->choice.fits) return TN_OK;
     uint64_t over = (plan->result.reserved_bytes - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
     if (over >= target) return TN_OK;

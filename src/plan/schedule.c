@@ -18,6 +18,10 @@ static int must_make(const tn__schedule *s, uint32_t block) {
   return s->dropped[block] || s->graph->block[block].slot == TN_NONE;
 }
 
+int tn__schedule_reads_made(const tn__schedule *s, uint32_t op, uint32_t block) {
+  return must_make(s, block) || s->graph->block[block].task == s->graph->op_task[op];
+}
+
 /* The ops of task and of all it depends on that have not run yet, appended to runs in program order. */
 static void run_task(tn__schedule *s, uint32_t task) {
   const tn__graph *g = s->graph;
@@ -71,13 +75,13 @@ static void use_kept(tn__schedule *s, uint32_t block, uint32_t program) {
   s->holds[s->hold_at[block]].program = program;
 }
 
-/* Notes that the block is used by this run of this program. */
+/* Notes that the block is read by this run of this program. */
 static void use(tn__schedule *s, uint32_t block, uint32_t run, uint32_t program) {
   if (!s->graph->block[block].in_pass) return;
-  if (s->made_run[block] != TN_NONE) {
+  if (tn__schedule_reads_made(s, s->runs[run].op, block)) {
     s->last_run[block] = run;
     s->last_program[block] = program;
-  } else if (s->graph->block[block].slot != TN_NONE) {
+  } else {
     use_kept(s, block, program);
   }
 }

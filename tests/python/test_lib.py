@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage import _lib, tables as T
+from tonnage import _lib
+from tonnage import tables as T
 from tonnage.errors import LibraryError
 
 HEADER = (Path(__file__).parents[2] / "include" / "tonnage.h").read_text()
