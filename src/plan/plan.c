@@ -142,6 +142,7 @@ static int choose_within(tn_plan *plan, const tn_plan_options *options) {
   uint64_t target = options->limit_bytes;
   for (int round = 0; round < TIGHTENINGS; round++) {
     TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, &plan->choice));
+    if (round == 0) plan->result.lower_bound_s = plan->choice.lower_bound_s; /* later targets are ours, not the user's */
     plan->result.reserved_bytes = plan->choice.peak_bytes;
     if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes));
     plan->result.fits = plan->choice.peak_bytes <= options->limit_bytes && plan->result.reserved_bytes <= options->limit_bytes;
@@ -170,7 +171,7 @@ static int plan_make(tn_plan *plan, const tn_plan_options *options) {
   plan->result.allocated_bytes = plan->choice.peak_bytes;
   plan->result.smallest_bytes = options->keep_all ? plan->result.kept_bytes : plan->choice.smallest_bytes;
   plan->result.extra_s = plan->schedule.seconds;
-  plan->result.lower_bound_s = plan->choice.lower_bound_s < plan->schedule.seconds ? plan->choice.lower_bound_s : plan->schedule.seconds;
+  if (plan->result.lower_bound_s > plan->schedule.seconds) plan->result.lower_bound_s = plan->schedule.seconds;
   plan->result.passes = plan->graph.pass + 1;
   add_times(plan);
   add_peak(plan);

@@ -21,6 +21,7 @@ typedef struct run_state {
 static void count_alloc(run_state *run, uint32_t block, int second) {
   tn__simulate *sim = run->sim;
   sim->live_bytes += tn__graph_bytes(sim->graph, block);
+  if (sim->live_bytes > sim->profile[run->event]) sim->profile[run->event] = sim->live_bytes;
   if (sim->live_bytes > sim->peak_bytes) {
     sim->peak_bytes = sim->live_bytes;
     sim->peak_event = run->event;
@@ -128,10 +129,6 @@ static void list_holds(tn__simulate *sim, const tn__schedule *s) {
 }
 
 int tn__simulate_run(tn__simulate *sim, const tn__schedule *schedule, const tn__simulate_sink *sink) {
-  return tn__simulate_until(sim, schedule, sim->graph->event_end, sink);
-}
-
-int tn__simulate_until(tn__simulate *sim, const tn__schedule *schedule, uint32_t event_end, const tn__simulate_sink *sink) {
   const tn__graph *g = sim->graph;
   run_state run = {.sim = sim, .schedule = schedule, .sink = sink};
   memcpy(sim->referenced, sim->start_referenced, g->block_count);
@@ -141,8 +138,9 @@ int tn__simulate_until(tn__simulate *sim, const tn__schedule *schedule, uint32_t
   sim->live_bytes = sim->peak_bytes = sim->start_bytes;
   sim->peak_event = g->event_first;
   list_holds(sim, schedule);
-  for (uint32_t e = g->event_first; e < event_end && run.rc >= 0; e++) {
+  for (uint32_t e = g->event_first; e < g->event_end && run.rc >= 0; e++) {
     run.event = e;
+    sim->profile[e] = sim->live_bytes;
     step_event(&run, &g->events[e]);
   }
   return run.rc < 0 ? run.rc : 0;
@@ -169,9 +167,11 @@ int tn__simulate_init(tn__simulate *sim, const tn__graph *graph) {
   sim->held = tn__mem_zalloc(blocks, sizeof *sim->held);
   sim->made = tn__mem_zalloc(blocks, 1);
   sim->revived = tn__mem_zalloc(blocks, 1);
+  sim->profile = tn__mem_zalloc(graph->event_count + 1, sizeof *sim->profile);
   sim->hold_ends = tn__mem_zalloc(slots, sizeof *sim->hold_ends);
   sim->hold_next = tn__mem_zalloc(blocks, sizeof *sim->hold_next);
-  if (!sim->start_referenced || !sim->referenced || !sim->held || !sim->made || !sim->revived || !sim->hold_ends || !sim->hold_next) {
+  if (!sim->start_referenced || !sim->referenced || !sim->held || !sim->made || !sim->revived || !sim->hold_ends || !sim->hold_next ||
+      !sim->profile) {
     tn__simulate_deinit(sim);
     return TN_ENOMEM;
   }
@@ -185,6 +185,7 @@ void tn__simulate_deinit(tn__simulate *sim) {
   tn__mem_free(sim->held);
   tn__mem_free(sim->made);
   tn__mem_free(sim->revived);
+  tn__mem_free(sim->profile);
   tn__mem_free(sim->hold_ends);
   tn__mem_free(sim->hold_next);
   *sim = (tn__simulate){0};

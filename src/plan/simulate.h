@@ -26,6 +26,7 @@ typedef struct tn__simulate {
   uint32_t *hold_ends;       /* per program: first hold that ends there, then by hold_next */
   uint32_t *hold_next;
   uint64_t start_bytes;      /* live when the step begins */
+  uint64_t *profile;         /* per event: the most that lives while it happens, of the last run */
   /* results of the last run */
   uint64_t peak_bytes;
   uint32_t peak_event;
@@ -36,9 +37,6 @@ int tn__simulate_init(tn__simulate *simulate, const tn__graph *graph);
 void tn__simulate_deinit(tn__simulate *simulate);
 /* The whole step; sink may be NULL.  Returns what the sink returned if negative, or 0. */
 int tn__simulate_run(tn__simulate *simulate, const tn__schedule *schedule, const tn__simulate_sink *sink);
-/* The same, up to but not including an event: live_bytes is what lives then. */
-int tn__simulate_until(tn__simulate *simulate, const tn__schedule *schedule, uint32_t event_end, const tn__simulate_sink *sink);
-
 #ifdef __cplusplus
 }
 #endif
