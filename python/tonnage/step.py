@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map_only
 
 import torch
@@ -46,15 +47,18 @@ class Step:
         self._programs = {p["micro_batch"]: Program(p, model, device) for p in plan["passes"]}
         self._sizes = [p["micro_batch"] for p in plan["passes"] for _ in range(p.get("count", 1))]
         self.rows = sum(self._sizes)
-        self._weights = Weights(plan.get("loss_weight") or UNWEIGHTED, model, device, weight) if len(self._sizes) > 1 else None
+        self._weights = self._weigh(weight)
         self._closed = False
 
     def __call__(self, batch: Any) -> torch.Tensor:
         if self._closed:
             raise Error("this step was closed")
         batch = tree_map_only(torch.Tensor, lambda t: t.to(self._device, non_blocking=True), batch)
-        if self._weights is None:
-            total = self._whole(batch)
+        rows = batches.size(batch)
+        if rows > self.rows > 1 and len(self._sizes) == 1:
+            raise Error(f"the batch has {rows} rows; the plan was made for {self.rows}")
+        if self._weights is None or (rows == self.rows and len(self._sizes) == 1):
+            total = self._forward(batch, self._programs.get(rows or self.rows))
         else:
             total = self._pieces(batch, self._weights)
         self._optimizer.step()
@@ -72,12 +76,12 @@ class Step:
         if self._device.type == "cuda" and torch.cuda.is_available():
             torch.cuda.set_per_process_memory_fraction(1.0, self._device)
 
-    def _whole(self, batch: Any) -> torch.Tensor:
-        rows = batches.size(batch)
-        if rows > self.rows > 1:
-            raise Error(f"the batch has {rows} rows; the plan was made for {self.rows}")
-        value = self._forward(batch, self._programs.get(rows) or self._programs[self.rows])
-        return value
+    def _weigh(self, weight: WeightFunction | None) -> Weights | None:
+        """None: batches are never cut, not even a smaller one that the plan is not for."""
+        spec = self.plan.get("loss_weight") or UNWEIGHTED
+        if len(self._sizes) == 1 and (weight is None and spec["kind"] == "unknown" or any(isinstance(m, _BatchNorm) for m in self._model.modules())):
+            return None
+        return Weights(spec, self._model, self._device, weight)
 
     def _pieces(self, batch: Any, weights: Weights) -> torch.Tensor:
         pieces = [(batches.cut(batch, a, b), program) for a, b, program in self._cuts(batches.require_size(batch))]

@@ -112,6 +112,21 @@ def test_a_smaller_last_batch_is_cut_too():
     assert float(step(last)) == pytest.approx(float(want.detach()), rel=1e-5)
 
 
+@pytest.mark.parametrize("name,share", [("gpt", 0.75), ("resnet", 0.97)])
+def test_a_smaller_last_batch_without_micro_batches(name, share):
+    """It runs in pieces that need no plan, except where BatchNorm would see the cut."""
+    training = recipe(name, **({"dropout": "0"} if name == "gpt" else {}))
+    model, optimizer, batch = built(training)
+    step = fit(model, optimizer, training.loss, batch, int(unconstrained(training) * share), levers=["rebuild"], quiet=True)
+    step.plan["loss_weight"] = {"kind": "rows"}
+    step._weights = step._weigh(None)
+    last = tuple(t[:3] for t in batch)
+    want = copy.deepcopy(model)
+    assert float(step(last)) == pytest.approx(float(training.loss(want, last).detach()), rel=1e-5)
+    assert step.stats()["mismatches"] == 0
+    assert all(torch.equal(b, c) for b, c in zip(model.buffers(), want.buffers()))
+
+
 def test_all_targets_of_a_micro_batch_ignored():
     training = recipe("bert", batch="8", dropout="0")
     model, optimizer, (ids, target) = built(training)
