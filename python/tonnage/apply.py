@@ -71,7 +71,7 @@ class Run:
         self.states: dict[int, Any] = {}  # random op -> where it found the generator
         self.sources: dict[int, ref[Source]] = {}
         self.off = False  # a slot has differed
-        self.count = -1  # slots seen when the forward pass ended
+        self.count = -1  # slots seen when the forward pass ended, as far as it did
 
     def __enter__(self) -> Run:
         if self.program.first_states is not None:
@@ -79,9 +79,10 @@ class Run:
         torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         torch._C._autograd._pop_saved_tensors_default_hooks()
-        self.count = len(self.program.table) + 1 - length_hint(self.advance) if not self.off else -1
+        if kind is None and not self.off:
+            self.count = len(self.program.table) + 1 - length_hint(self.advance)
 
     def pack(self, t: torch.Tensor) -> Any:
         entry = next(self.advance)

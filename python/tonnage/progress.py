@@ -15,7 +15,7 @@ class Progress:
         self.stream = stream if stream is not None else sys.stderr
         self.total, self.done, self.quiet = total, 0, quiet
         self.terminal = self.stream.isatty()
-        self.started = time.perf_counter()
+        self.last, self.each = time.perf_counter(), 0.0
         self.shown = 0.0
 
     def update(self, loss: float) -> None:
@@ -23,22 +23,23 @@ class Progress:
         if self.quiet:
             return
         now = time.perf_counter()
+        took, self.last = now - self.last, now
+        self.each = took if self.done <= 3 else 0.8 * self.each + 0.2 * took  # the first ones warm up
         if self.terminal:
             if now - self.shown > 0.1 or self.done == self.total:
                 self.shown = now
                 width = shutil.get_terminal_size().columns
-                self.stream.write("\r" + self.line(loss, now, width)[: width - 1] + "\x1b[K")
+                self.stream.write("\r" + self.line(loss, width)[: width - 1] + "\x1b[K")
                 self.stream.flush()
         elif self.done == self.total or self.done == 1 or self.done * 10 // self.total > (self.done - 1) * 10 // self.total:
-            self.stream.write(self.line(loss, now) + "\n")
+            self.stream.write(self.line(loss) + "\n")
             self.stream.flush()
 
-    def line(self, loss: float, now: float, width: int = 0) -> str:
+    def line(self, loss: float, width: int = 0) -> str:
         """ "step 7/20  loss 3.2114  812 ms/step  10 s left"; with room for it, a bar."""
-        each = (now - self.started) / max(1, self.done)
-        text = f"step {self.done}/{self.total}  loss {loss:.4f}  {each * 1e3:.0f} ms/step"
+        text = f"step {self.done}/{self.total}  loss {loss:.4f}  {self.each * 1e3:.0f} ms/step"
         if self.done < self.total:
-            text += f"  {each * (self.total - self.done):.0f} s left"
+            text += f"  {self.each * (self.total - self.done):.0f} s left"
         cells = min(30, width - len(text) - 4)
         if cells >= 10:
             filled = cells * self.done // self.total
