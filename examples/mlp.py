@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-import torch
 import torch.nn.functional as F
-from torch import nn
 
+import torch
 from tonnage import Training
+from torch import nn
 
 
 class Mlp(nn.Module):

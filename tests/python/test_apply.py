@@ -281,3 +281,64 @@ def test_hooks_are_popped_when_the_loss_raises():
     with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(1) or t.detach(), lambda t: t):
         training.loss(model, batch)
     assert seen
+
+
+# ---- order
+
+
+def branches(hold):
+    """h is kept at slot 0 for cos; exp's output, slot 1, is rebuilt from it."""
+    plan = {
+        "micro_batch": 1, "count": 1,
+        "slots": [["float32[4] NegBackward0", 1], ["float32[4] ExpBackward0", 0]],
+        "ops": {"5": {"op": "aten.exp.default", "call": {"args": [{"v": 8}], "kwargs": {}}, "out": [9]}},
+        "sources": {"8": "slot:0"},
+        "rebuild": {"1": {"run": [[5, []]], "value": 9, "forget": [9]}},
+        "hold": {"0": [[8, 1]]} if hold else {},
+        "random": [],
+    }  # fmt: skip
+    x = torch.ones(4, requires_grad=True)
+    run = Run(Program(plan, torch.nn.Identity(), CPU), [], Stats())
+    with run:
+        h = -x
+        a, b = h.cos(), h.exp()
+    return x, run, a, b
+
+
+def test_a_slot_that_is_held_outlives_its_node():
+    x, run, a, b = branches(hold=True)
+    a.sum().backward()
+    assert run.regs.count(None) < len(run.regs)
+    x.grad = None
+    b.sum().backward()
+    assert torch.equal(x.grad, -torch.ones(4).neg().exp())
+    assert run.regs.count(None) == len(run.regs) and run.stats.remade == 0
+
+
+def test_a_slot_asked_for_too_late_is_one_clear_error():
+    x, run, a, b = branches(hold=False)
+    a.sum().backward()
+    with pytest.raises(RuntimeError, match=r"asks for slot 1 \(float32\[4\] ExpBackward0\) again or out of turn, and slot 0 .* has been given back"):
+        b.sum().backward()
+
+
+def test_backward_inside_the_loss():
+    """A gradient penalty: slots are given back while the forward pass is still running, and backward saves slots of its own."""
+    model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 16), torch.nn.Sigmoid(), torch.nn.Linear(16, 1))
+
+    def loss(model, x):
+        x = x.clone().requires_grad_()
+        y = model(x).sum()
+        (gradient,) = torch.autograd.grad(y, x, create_graph=True)
+        return y + gradient.pow(2).sum()
+
+    class Training:
+        pass
+
+    Training.loss = staticmethod(loss)
+    batch = torch.randn(5, 6)
+    program = Program(plan_pass(model, loss, batch, rows=5), model, CPU)
+    want, _, _ = plain(Training, model, batch)
+    got, _, _, stats, lines = planned(Training, model, batch, program)
+    assert lines == [] and stats.rebuilt > 0
+    assert all(torch.equal(want[n], got[n]) for n in want)

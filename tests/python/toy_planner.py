@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import torch
 from tonnage.arguments import Unwritable, encode
 from tonnage.ops import Op
 from tonnage.signature import signature
@@ -141,7 +141,7 @@ class Planner:
             if made is not None:
                 self.dropped[k] = v
                 computed.update(made)
-            elif v not in computed:
+            elif v not in computed and not seen.values[v].source:
                 self.home.setdefault(v, k)
 
     def closure(self, v: int) -> list[int] | None:
