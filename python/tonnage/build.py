@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import torch
 
@@ -18,7 +19,7 @@ def built(fake: FakeTensorMode, training: Training, where: torch.device) -> tupl
     """(model, optimizer, batch, loss), all tensors fake and on `where`."""
     with foreign("the recipe's batch()"):
         batch = _batch(fake, training, where)
-    with fake, plain_apply():
+    with fake, RealNumbers(), plain_apply():
         with foreign("the recipe's model()"), where:
             model = training.model()
         if not isinstance(model, torch.nn.Module):
@@ -34,6 +35,19 @@ def built(fake: FakeTensorMode, training: Training, where: torch.device) -> tupl
             return loss(model, piece)
 
     return model, optimizer, batch, their_loss
+
+
+class RealNumbers(TorchDispatchMode):
+    """Arithmetic on real numbers stays real, as when an optimizer checks a learning rate that the recipe's file holds as a tensor."""
+
+    NEVER = (torch.ops.aten.lift_fresh.default, torch.ops.aten._to_copy.default)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+        if tensors and func not in self.NEVER and all(not isinstance(t, FakeTensor) and t.dim() == 0 for t in tensors):
+            with _disable_current_modes():
+                return func(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 def _batch(fake: FakeTensorMode, training: Training, where: torch.device) -> Any:

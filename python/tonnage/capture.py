@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -80,12 +81,14 @@ def place(training: Training | tuple, device: Device) -> torch.device:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Random state as it was; no garbage collection in between, which would end lives at random moments."""
+    """Random state as it was; no garbage collection in between, which would end lives at random moments; no warnings about fakes."""
     python, torch_state = random.getstate(), torch.get_rng_state()
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         random.setstate(python)
         torch.set_rng_state(torch_state)
@@ -157,7 +160,7 @@ class Run:
                     value = None  # as in a loop that keeps the last loss, and no longer than that
                     value = self.one_pass(k, piece, precision, hooks)
                 self.enter("optimizer")
-                self.optimizer.step()
+                self.update()
                 self.name_state()
                 self.optimizer.zero_grad(set_to_none=True)
                 del value
@@ -184,6 +187,14 @@ class Run:
         self.scopes.in_backward = False
         self.name_gradients()
         return value.detach()
+
+    def update(self) -> None:
+        try:
+            self.optimizer.step()
+        except TypeError as error:
+            if "closure" not in str(error):
+                raise
+            raise CaptureError(f"cannot capture {type(self.optimizer).__name__}: its step() runs the loss function itself, through a closure") from None
 
     def noted(self, hooks: Hooks) -> Hooks:
         """A plan's hooks hold tensors themselves: what they are given is an activation."""

@@ -32,6 +32,9 @@ _ATOMIC = {"index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_re
 _ATOMIC_SCATTER = {"scatter.src", "scatter_.src"}  # with a value there is nothing to race for
 _ATOMIC_IN_FLOAT = {"cumsum", "cumsum_", "cumprod", "cumprod_", "logcumsumexp"}
 
+# Cannot be captured for a card, and why.
+REFUSED = {"_cudnn_rnn": "cuDNN keeps a buffer for its backward pass whose size only the card knows"}
+
 # Ops that read only the rows that are asked for.
 _GATHERS = {"embedding", "index", "index_select", "gather", "_unsafe_index"}
 
@@ -44,7 +47,8 @@ _TF32 = 2
 class Op:
     """What is known about one overload."""
 
-    __slots__ = ("name", "base", "writes", "rerun", "random", "dropout_at", "norm", "in_float", "flops", "gathers", "cublas", "convolution", "is_detach")
+    __slots__ = ("name", "base", "writes", "rerun", "random", "dropout_at", "norm", "in_float", "flops", "gathers", "cublas", "convolution", "is_detach",
+                 "refused", "returns")  # fmt: skip
 
     def __init__(self, func: torch._ops.OpOverload, on_card: bool):
         schema = func._schema
@@ -74,6 +78,8 @@ class Op:
         self.cublas = base in _CUBLAS
         self.convolution = base in _CONVOLUTIONS
         self.is_detach = base == "detach"
+        self.refused = REFUSED.get(base, "") if on_card else ""
+        self.returns = bool(schema.returns)
 
     def written(self, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """The tensors that this call writes in place."""

@@ -16,8 +16,10 @@ import torch
 from . import tables as T
 from .accumulate import SoleOwner
 from .arguments import Unwritable, encode
+from .errors import CaptureError
+from .items import number, step_count
 from .ops import Op, bytes_of, flops_of, rate_of
-from .refused import refusal
+from .refused import is_missing_kernel, refusal
 from .scopes import Scopes
 from .signature import dtype_name
 
@@ -195,8 +197,11 @@ class Recorder(TorchDispatchMode):
             op = self.known[func] = Op(func, self.on_card)
         if op.is_detach:  # same storage, same window: the same value
             return self.call(func, op, args, kwargs)
-        if func is _item and self.phase == OPTIMIZER:
-            return self.step_count(args[0])
+        if func is _item:
+            if not isinstance(args[0], FakeTensor):
+                return number(args[0])
+            if self.phase == OPTIMIZER:
+                return step_count(args[0])
         if after_node and op.name == "aten.add.Tensor" and self.sole_owner(args):
             # The engine sums gradients in place when nobody else holds the first; it will not while a dispatch mode watches.
             func = torch.ops.aten.add_.Tensor
@@ -219,12 +224,16 @@ class Recorder(TorchDispatchMode):
         return out
 
     def call(self, func: Any, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if op.refused:
+            raise CaptureError(f"cannot capture {op.name} in {self.scopes.where()}: {op.refused}")
         try:
             return func(*args, **kwargs)
         except Exception as error:
             reason = refusal(error, op.name, self.scopes.where())
             if reason is None:
                 raise
+            if op.writes and not op.returns and is_missing_kernel(error):
+                return None  # as some fused optimizers: it only writes, so its shapes are known
             raise reason from None
 
     def record(
@@ -377,13 +386,6 @@ class Recorder(TorchDispatchMode):
         if id(t) not in self.outside:
             self.outside[id(t)] = (t, self.fake.from_tensor(t, static_shapes=True))
         return self.outside[id(t)][1]
-
-    def step_count(self, t: torch.Tensor) -> Any:
-        """An optimizer asks how many steps there were: any number but zero keeps the same ops running."""
-        constant = getattr(t, "constant", None)
-        if constant is not None:
-            return constant.item()
-        return 1.0 if t.is_floating_point() else 1
 
 
 def _tensors(args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:

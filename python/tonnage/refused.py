@@ -14,6 +14,10 @@ _WHY = {
 }
 
 
+def is_missing_kernel(error: Exception) -> bool:
+    return isinstance(error, (NotImplementedError, F.UnsupportedOperatorException))
+
+
 def refusal(error: Exception, op: str, where: str) -> CaptureError | None:
     """The CaptureError for an exception, or None for one that is the user's own."""
     if isinstance(error, CaptureError):

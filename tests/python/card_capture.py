@@ -14,6 +14,7 @@ from reading import Reader, peak  # noqa: E402
 import torch  # noqa: E402
 from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402
+from tonnage.errors import Error  # noqa: E402
 
 
 def attention(model, batch):
@@ -28,9 +29,17 @@ small_models.ALL["moved"] = small_models.Training(
     lambda: small_models.Mlp().to("cpu").half().float().cuda(), small_models.sgd, small_models.square, small_models.rows()
 )
 
+small_models.ALL["recurrent"] = small_models.Training(
+    lambda: torch.nn.LSTM(32, 32), small_models.sgd, lambda m, b: m(b[0])[0].sum(), small_models.rows()
+)
+
 out = {}
 for name in sys.argv[2:]:
-    reader = Reader(capture_tables(small_models.ALL[name], device))
+    try:
+        reader = Reader(capture_tables(small_models.ALL[name], device))
+    except Error as error:
+        out[name] = {"error": str(error)}
+        continue
     out[name] = {
         "peak": [peak(step) for step in reader.lives()],
         "left": [sum(step) for step in reader.lives()],

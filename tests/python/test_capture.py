@@ -17,6 +17,7 @@ from real_run import in_runs, memory_events, one_step, outside_kernels, saved_te
 from tonnage import Training, batches, devices  # noqa: E402
 from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402
+from tonnage.errors import CaptureError  # noqa: E402
 
 CPU = devices.find("cpu")
 NAMES = list(small_models.ALL)
@@ -234,6 +235,32 @@ def test_closure_over_real_tensors():
     unknown = [b for b in reader.tables.block if b[4] == T.UNKNOWN]
     assert [b[0] for b in unknown] == [200]
     assert reader.signatures() == [text for text, _ in saved_tensors(training, training.model(), training.batch())]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "ASGD", "Adafactor", "Muon"])
+def test_optimizers(name):
+    """Each in the forms that it has; a learning rate that is a real tensor; state is named."""
+    kind = getattr(torch.optim, name, None)
+    if kind is None:
+        pytest.skip(f"this PyTorch has no {name}")
+    for options in ({}, {"foreach": True}, {"fused": True}, {"lr": torch.tensor(0.1)}):
+        try:
+            kind([torch.nn.Parameter(torch.zeros(2, 2))], **options)
+        except (TypeError, RuntimeError, ValueError):
+            continue  # not a form of this one
+
+        def optimizer(model, options=options):
+            return kind([p for p in model.parameters() if p.dim() == 2], **options)
+
+        reader = captured(Training(small_models.Mlp, optimizer, small_models.square, small_models.rows()))
+        assert sum(reader.lives()[2]) == 0, options
+        if name not in ("SGD",):
+            assert any(b[4] == T.OPTIMIZER for b in reader.tables.block), options
+
+
+def test_optimizer_with_a_closure():
+    with pytest.raises(CaptureError, match=r"LBFGS: its step\(\) runs the loss function itself"):
+        captured(Training(small_models.Mlp, lambda m: torch.optim.LBFGS(m.parameters()), small_models.square, small_models.rows()))
 
 
 def test_real_step_of_every_model():

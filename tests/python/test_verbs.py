@@ -138,8 +138,9 @@ def test_interrupted(run, monkeypatch):
 def test_reader_that_leaves():
     """As `| head -1` does: no traceback."""
     code = f"import sys; sys.argv[1:] = ['estimate', {MLP!r}, '-d', 'cpu']; import runpy; runpy.run_module('tonnage', run_name='__main__')"
+    env = {"PYTHONPATH": str(ROOT / "python"), "TONNAGE_LIB": str(_lib.library_path())}
     command = f'{sys.executable} -c "{code}" | head -c 1'
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT / "python"), "TONNAGE_LIB": str(_lib.library_path())})
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=env)
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 

@@ -30,16 +30,20 @@ def python(*words: str, **env: str) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="module")
 def on_h200():
     names = ["mlp", "transformer", "transformer foreach", "transformer fused", "transformer bf16", "checkpoint", "convolutions", "attention",
-             "attention bf16", "moved"]  # fmt: skip
+             "attention bf16", "moved", "recurrent"]  # fmt: skip
     done = python(str(HERE / "card_capture.py"), "h200", *names)
     assert done.returncode == 0, done.stderr
     assert "already registered" not in done.stderr
     return json.loads(done.stdout)
 
 
+def captured(seen: dict) -> dict:
+    return {name: one for name, one in seen.items() if "error" not in one}
+
+
 @needs_compiler
 def test_steps_come_back_to_where_they_were(on_h200):
-    for name, seen in on_h200.items():
+    for name, seen in captured(on_h200).items():
         assert seen["left"][2] == 0, name
         assert seen["peak"][2] > 0, name
 
@@ -47,7 +51,7 @@ def test_steps_come_back_to_where_they_were(on_h200):
 @needs_compiler
 def test_same_bytes_from_every_build(on_h200):
     """Recorded from the CPU-only and the CUDA build: a difference means that the card answers one of them otherwise."""
-    assert {name: seen["peak"] for name, seen in on_h200.items()} == EXPECTED
+    assert {name: seen["peak"] for name, seen in captured(on_h200).items()} == EXPECTED
 
 
 EXPECTED: dict[str, list[int]] = {
@@ -66,7 +70,7 @@ EXPECTED: dict[str, list[int]] = {
 
 @needs_compiler
 def test_kernels_are_the_cards(on_h200):
-    ops = {name: set(seen["ops"]) for name, seen in on_h200.items()}
+    ops = {name: set(seen["ops"]) for name, seen in captured(on_h200).items()}
     assert "aten.native_dropout.default" in ops["transformer"]
     assert "aten.cudnn_batch_norm.default" in ops["convolutions"]
     assert "aten._scaled_dot_product_efficient_attention.default" in ops["attention"]
@@ -102,6 +106,13 @@ def test_rates(on_h200):
 @needs_compiler
 def test_model_that_moves_itself(on_h200):
     assert on_h200["moved"]["peak"] == on_h200["mlp"]["peak"]
+
+
+@needs_compiler
+def test_recurrent_nets_are_refused(on_h200):
+    """Their reserve buffer's size is not known here, and an estimate without it would be too low."""
+    assert on_h200["recurrent"]["error"].startswith("cannot capture aten._cudnn_rnn.default in LSTM: cuDNN keeps a buffer")
+    assert list(captured(on_h200)) == list(EXPECTED)
 
 
 @needs_compiler
