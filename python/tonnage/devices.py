@@ -18,9 +18,9 @@ class Device:
     type: str
     profile: dict[str, Any] = field(default_factory=dict, compare=False)
 
-    @property
-    def cublas_workspace_bytes(self) -> int:
-        return int(self.profile.get("cublas_workspace_bytes", 0)) if self.type == "cuda" else 0
+    def workspace_bytes(self, library: str) -> int:
+        """What "cublas" or "cublaslt" takes for each thread that calls it, for good."""
+        return int(self.profile.get(f"{library}_workspace_bytes", 0)) if self.type == "cuda" else 0
 
     @property
     def text(self) -> str:

@@ -18,6 +18,8 @@ from .accumulate import SoleOwner
 from .arguments import Unwritable, encode
 from .errors import CaptureError
 from .items import number, step_count
+from .kernels import KERNELS
+from .kernels import steps as kernel_steps
 from .ops import Op, bytes_of, flops_of, rate_of
 from .refused import is_missing_kernel, refusal
 from .scopes import Scopes
@@ -58,13 +60,14 @@ class StorageRef(weakref.ref):
 class Recorder(TorchDispatchMode):
     """The dispatch mode.  Enter it inside the FakeTensorMode, around the steps."""
 
-    def __init__(self, fake: FakeTensorMode, device: torch.device, tables: T.Tables, scopes: Scopes, workspace_bytes: int = 0):
+    def __init__(self, fake: FakeTensorMode, device: torch.device, tables: T.Tables, scopes: Scopes, workspace_bytes: int = 0, lt_workspace_bytes: int = 0):
         super().__init__()
         self.fake, self.device, self.tables, self.scopes = fake, device, tables, scopes
         self.on_card = device.type != "cpu"
         self.device_text = "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
         self.workspace_bytes = workspace_bytes
-        self.workspace_for: set[str] = set()  # threads that have their cuBLAS workspace: "forward", "backward"
+        self.lt_workspace_bytes = lt_workspace_bytes
+        self.workspace_for: set[tuple[str, str]] = set()  # (thread, library) that have one; threads: "forward", "backward"
         self.storages: dict[int, Block] = {}  # by address
         self.blocks: list[Block] = []
         self.value_bytes: list[int] = []
@@ -253,7 +256,8 @@ class Recorder(TorchDispatchMode):
         in_blocks = {self.storages[t.untyped_storage()._cdata] for t in tensors}
         written_blocks = self.write(written)
         outs: list[int] = []
-        fresh = aliased = False
+        fresh = self.kernel_memory(op, args, out, index) if self.on_card and op.base in KERNELS else False
+        aliased = False
         moved = 0
         on_device = True
         for position, t in enumerate(out if isinstance(out, (list, tuple)) else (out,)):
@@ -303,7 +307,7 @@ class Recorder(TorchDispatchMode):
         flops = flops_of(op, args, kwargs, out) if op.flops else 0.0
         rate = rate_of(op, tensors[0].dtype, self.on_card) if flops and tensors else 0
         if op.cublas and self.workspace_bytes:
-            self.workspace(index)
+            self.workspace(index, op.base == "addmm" and args[0].dim() == 1)
         self.add_op(op.name, text, flags, inputs, outs, rate, flops, float(moved))
 
     def allocate(self, storage: torch.UntypedStorage, device: torch.device, op: int) -> Block:
@@ -350,16 +354,43 @@ class Recorder(TorchDispatchMode):
             return False
         return bool(scratch) or all(b.born == self.pass_id for b in written)
 
-    def workspace(self, op: int) -> None:
-        """cuBLAS takes one workspace for each thread that calls it, and keeps it."""
-        thread = "backward" if self.phase == BACKWARD else "forward"
-        if thread in self.workspace_for:
-            return
-        self.workspace_for.add(thread)
-        block = Block(len(self.blocks), self.workspace_bytes, False)
-        block.op, block.category, block.name = op, T.WORKSPACE, self.tables.strings("cublas")
+    def kernel_memory(self, op: Op, args: tuple, out: Any, index: int) -> bool:
+        """A kernel's outputs in the order in which it makes them, and memory of its own.  1 when it has allocated an output."""
+        outs = out if isinstance(out, (list, tuple)) else (out,)
+        temporary: list[Block] = []
+        fresh = False
+
+        def give_back() -> None:
+            self.events += [(T.DROP, block.id) for block in temporary]
+            temporary.clear()
+
+        for step in kernel_steps(op.base, args, out):
+            if not isinstance(step, int):
+                temporary.append(self.own_memory(step[1], index, op.base))
+                continue
+            give_back()
+            storage = outs[step].untyped_storage()
+            if storage._cdata not in self.storages:
+                self.allocate(storage, outs[step].device, index)
+                fresh = True
+        give_back()
+        return fresh
+
+    def own_memory(self, size: int, op: int, name: str) -> Block:
+        """Memory that a library takes for itself."""
+        block = Block(len(self.blocks), size, False)
+        block.op, block.category, block.name, block.module = op, T.WORKSPACE, self.tables.strings(name), self.scopes.module()
         self.blocks.append(block)
         self.events.append((T.ALLOC, block.id))
+        return block
+
+    def workspace(self, op: int, lt: bool) -> None:
+        """cuBLAS takes one workspace for each thread that calls it, and keeps it; cublasLt, for products with a bias, another."""
+        thread = "backward" if self.phase == BACKWARD else "forward"
+        for name, size in (("cublas", self.workspace_bytes), ("cublaslt", self.lt_workspace_bytes if lt else 0)):
+            if size and (thread, name) not in self.workspace_for:
+                self.workspace_for.add((thread, name))
+                self.own_memory(size, op, name)
 
     def add_op(self, name: str, args: int, flags: int, inputs: list[int], outputs: list[int], rate: int, flops: float, moved: float) -> None:
         ref = self.tables.ref

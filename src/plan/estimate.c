@@ -2,6 +2,9 @@
  *
  *   events --tn__lives()--> taken / given back --tn_caching--> allocated, reserved --window of the asked step--> tn_peak
  *
+ * A run does not end with the trace: its last step is repeated until the allocator asks for no more segments, since what it
+ * holds after one step is not always where the next one's blocks fit best.
+ *
  * What a block adds to the allocated bytes is asked of the model after each allocation, not computed by rounding: the
  * allocator also hands out blocks whose remainder is too small to split off.  So the categories add up to its own figure. */
 #include "plan/estimate.h"
@@ -14,7 +17,7 @@
 #include "plan/profile.h"
 #include "trace/lives.h"
 
-enum { STEPS_MAX = 256, STOP = 1 }; /* tn_op.step has 8 bits; STOP ends a walk early and is no error */
+enum { STEPS_MAX = 256, REPEATS_MAX = 6, STOP = 1 }; /* tn_op.step has 8 bits; STOP ends a walk early and is no error */
 
 /* begin[i] is the event of the mark "step:i"; begin[count] that of "end", or one past the last event. */
 typedef struct steps {
@@ -34,6 +37,8 @@ typedef struct replay {
   uint32_t step_next;  /* steps.begin[step_next] has not been passed */
   uint32_t step_asked; /* TN_NONE: all */
   uint32_t event_last; /* stop after it */
+  uint32_t *lives;     /* of the last step: 2 * block + is_alloc */
+  size_t lives_count, lives_max;
   tn__estimate result;
 } replay;
 
@@ -132,6 +137,8 @@ static int life_visit(void *user, tn__life_event life) {
   TN_TRY(steps_advance(r, life.event));
   const tn_block *block = &r->blocks[life.block];
   if ((block->flags & TN_BLOCK_HOST && r->caching) || block->bytes == 0) return TN_OK;
+  if (r->step_next == r->steps.count && r->lives_count < r->lives_max)
+    r->lives[r->lives_count++] = 2 * life.block + (life.is_alloc != 0);
   if (!life.is_alloc) return block_give_back(r, life.block);
   int rc = block_take(r, life.block);
   if (rc == TN_OK && r->requested > r->result.peak.requested_bytes) r->result.peak.requested_bytes = r->requested;
@@ -145,6 +152,7 @@ static void replay_deinit(replay *r) {
   tn_caching_free(r->caching);
   tn__mem_free(r->addrs);
   tn__mem_free(r->block_bytes);
+  tn__mem_free(r->lives);
 }
 
 static int replay_init(replay *r, const tn_trace *trace, const tn_profile *profile, const tn_estimate_options *options) {
@@ -155,17 +163,48 @@ static int replay_init(replay *r, const tn_trace *trace, const tn_profile *profi
   if (options->step != TN_NONE && options->step >= r->steps.count) return TN_ENOENT;
   r->addrs = tn__mem_zalloc(count + 1, sizeof *r->addrs);
   r->block_bytes = tn__mem_zalloc(count + 1, sizeof *r->block_bytes);
-  if (!r->addrs || !r->block_bytes) return TN_ENOMEM;
+  tn_trace_table(trace, TN_TABLE_EVENT, &r->lives_max);
+  r->lives = tn__mem_zalloc(r->lives_max + 1, sizeof *r->lives);
+  if (!r->addrs || !r->block_bytes || !r->lives) return TN_ENOMEM;
   if (tn__profile_is_host(profile)) return TN_OK;
   tn_caching_config config = {.total_bytes = profile->total_bytes, .limit_bytes = options->limit_bytes,
                               .expandable_segments = options->expandable_segments};
   return tn_caching_new(&config, &r->caching);
 }
 
+/* The last step once more.  A block that outlived it is replaced, one that had died before is not there to be given back. */
+static int step_repeat(replay *r) {
+  for (size_t i = 0; i < r->lives_count; i++) {
+    uint32_t block = r->lives[i] / 2;
+    if (r->block_bytes[block]) TN_TRY(block_give_back(r, block));
+    if (r->lives[i] % 2) TN_TRY(block_take(r, block));
+  }
+  return TN_OK;
+}
+
+static uint64_t reserved_peak(const replay *r) {
+  tn_caching_stats stats;
+  tn_caching_get_stats(r->caching, &stats);
+  return stats.reserved_bytes.peak;
+}
+
+static int steps_repeat(replay *r) {
+  int asked = r->step_asked == TN_NONE || r->step_asked + 1 == r->steps.count;
+  if (!r->caching || !asked || !r->steps.count || r->event_last != UINT32_MAX) return TN_OK;
+  uint64_t before = 0;
+  for (int i = 0; i < REPEATS_MAX && reserved_peak(r) != before && !r->result.peak.oom; i++) {
+    before = reserved_peak(r);
+    int rc = step_repeat(r);
+    if (rc) return rc == STOP ? TN_OK : rc;
+  }
+  return TN_OK;
+}
+
 static int replay_run(replay *r, const tn_trace *trace) {
   int rc = tn__lives(trace, NULL, life_visit, r);
   if (rc == TN_OK && r->event_last == UINT32_MAX) rc = steps_advance(r, UINT32_MAX); /* marks after the last life */
-  return rc == STOP ? TN_OK : rc;
+  if (rc != TN_OK && rc != STOP) return rc;
+  return r->result.peak.oom ? TN_OK : steps_repeat(r);
 }
 
 /* The op whose memory the event makes: the next one to run, since allocations precede their op. */
