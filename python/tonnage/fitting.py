@@ -52,7 +52,7 @@ def fit(
     if plan is None:
         from . import planning
 
-        made = planning.plan_for((model, optimizer, loss, example_batch), profile, budget_bytes, allow=allow, levers=levers)
+        made = planning.plan_for((model, optimizer, loss, example_batch), profile, budget_bytes, allow=allow, levers=levers, weighted=weight is not None)
     else:
         made = read_plan(plan)
         check_batch(made, example_batch)

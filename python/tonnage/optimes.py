@@ -7,17 +7,57 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
+from . import _lib, devices
 from . import tables as T
+from .devices import Device
 from .rebuild import PlanError, find_op
 
 _META = re.compile(r"(\w+)\[([\d,]*)\](?:/([\d,]*)\+(\d+))?")
 RUNS = 4
 BUSY_CYCLES = 1_500_000  # a good half millisecond
 SKIPPED = re.compile(r"aten\.(_fused_\w*(adam|sgd)|_foreach_|lift_fresh|_local_scalar_dense|item)")
+
+
+def with_host_times(device: Device) -> Device:
+    """The device with this machine's own host time of an op: the card's profile may come from a machine with faster or slower cores."""
+    seconds = host_op_seconds(torch.device(device.type, 0))
+    return replace(device, profile={**device.profile, "host_op_s": seconds, "host_rebuild_s": seconds})
+
+
+def host_op_seconds(device: torch.device) -> float:
+    """Host seconds of one forward op in eager mode: the time of a small model's step, on tensors too small to keep the card busy, over its
+    ops weighted as the planner weighs them."""
+    from .capture import capture_tables
+
+    layers = [nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Dropout(0.1)) for _ in range(12)]
+    model = nn.Sequential(*layers).to(device)
+    batch = torch.zeros(8, 64, device=device)
+
+    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device.type, torch.bfloat16):
+            return model(batch).sum()
+
+    times = []
+    with torch.random.fork_rng([device]):
+        for _ in range(8):
+            torch.cuda.synchronize(device)
+            start = time.perf_counter()
+            loss(model, batch).backward()
+            torch.cuda.synchronize(device)
+            times.append(time.perf_counter() - start)
+            model.zero_grad(set_to_none=True)
+    unit = devices.find("h200")
+    unit = replace(unit, profile={**unit.profile, "host_op_s": 1.0, "host_rebuild_s": 0.0})
+    tables = capture_tables((model, torch.optim.SGD(model.parameters(), 0.1), loss, batch), unit, steps=1)
+    weight = _lib.Plan(_lib.Trace.from_tables(tables), _lib.profile_parse(unit.text), 1 << 62).result.host_first_pass_s
+    return sorted(times)[len(times) // 2] / weight
 
 
 class Unknown(Exception):

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from . import _lib, batches, lossterms
+from . import _lib, batches, lossterms, optimes, virtual_card
 from .apply import Run, Stats
 from .capture import Hooks, capture_tables
 from .devices import Device
 from .errors import Error
 from .program import Program
 from .recipe import Training
-from .tables import Tables
+from .tables import PHASES, Tables
 
 LEVERS = ("rebuild", "micro-batch", "allocator")  # on by default
 ALLOWED = ("precision", "batchnorm")  # what --allow takes
@@ -43,10 +43,14 @@ class Request:
     budget_bytes: int
     levers: set[str]
     say: Callable[[str], None]
-    measure: Callable[[Tables], None] | None = None
+    note_tables: Callable[[Tables], None] = lambda tables: None
+    weighted: bool = False  # the user says what micro-batches count
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.card = present_card(self.device)
+        if self.card is not None:
+            self.device = optimes.with_host_times(self.device)
         self.profile = _lib.profile_parse(self.device.text)
         self.rows = 0
         self.loss_weight: dict[str, Any] = {}
@@ -64,20 +68,22 @@ class Request:
         )
         if not self.rows:
             self.examine(tables)
-        if self.measure is not None and plan is None:
-            self.measure(tables)
+        if plan is None:
+            self.note_tables(tables)
+            if self.card is not None:
+                optimes.measure(tables, self.card)
         return _lib.Trace.from_tables(tables)
 
     def examine(self, tables: Tables) -> None:
         """What the first capture says about cutting the batch."""
         self.rows = int(tables.meta["batch_size"]) or 1
+        self.loss_weight = lossterms.describe(lossterms.Graph.of_tables(tables))
         if "micro-batch" not in self.levers:
             return
         if tables.meta["batch_size"] == "0":
             self.refuse("the tensors of the batch do not share dimension 0")
             return
-        self.loss_weight = lossterms.describe(lossterms.Graph.of_tables(tables))
-        if self.loss_weight["kind"] == "unknown":
+        if self.loss_weight["kind"] == "unknown" and not self.weighted:
             self.refuse(f"{self.loss_weight['why']}; Training(weight=...) can say what each micro-batch counts")
             return
         normed = batchnorm_module(tables)
@@ -87,6 +93,13 @@ class Request:
     def refuse(self, reason: str) -> None:
         self.levers.discard("micro-batch")
         self.notes.append(f"micro-batches are not used: {reason}")
+
+
+def present_card(device: Device) -> torch.device | None:
+    """The card itself, when the device is one that this process can use: then times are measured."""
+    if device.type != "cuda" or virtual_card.is_loaded() or not torch.cuda.is_available():
+        return None
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def batchnorm_module(tables: Tables) -> str | None:
@@ -145,14 +158,17 @@ def plan_for(
     allow: Collection[str] = (),
     levers: Collection[str] | None = None,
     say: Callable[[str], None] = lambda line: None,
-    measure: Callable[[Tables], None] | None = None,
+    note_tables: Callable[[Tables], None] = lambda tables: None,
+    weighted: bool = False,
 ) -> dict[str, Any]:
     """A plan as docs/formats.md has it, for a step of the training on the device within budget_bytes of device-used memory.
 
     training: a recipe's Training, or (model, optimizer, loss, batch) as they are in this process.  say: told what is going on, a line at a time.
-    measure: may fill in the measured seconds of a capture's ops.  InfeasibleError: no plan fits.
+    note_tables: given the records of each capture.  weighted: the user's own function says what micro-batches count.  On the card itself the
+    seconds of each op are measured; elsewhere they are the profile's roofline.  InfeasibleError: no plan fits.
     """
-    request = Request(training, device, budget_bytes, chosen_levers(allow, levers), say, measure)
+    weighted = weighted or (isinstance(training, Training) and training.weight is not None)
+    request = Request(training, device, budget_bytes, chosen_levers(allow, levers), say, note_tables, weighted)
     say("capturing the step as it is")
     baseline = request.capture(0, False, 1)
     usable = sum(_lib.LEVERS[name] for name in request.levers & _lib.LEVERS.keys())
@@ -179,17 +195,32 @@ def describe(candidate: _lib.tn_candidate) -> str:
 
 
 def infeasible(request: Request, best: _lib.tn_search_best, baseline: _lib.Trace) -> str:
+    """Why nothing fits: the smallest budget that can, what holds most of it, and what was not tried."""
     size = _lib.size_format
-    peak = _lib.estimate(baseline, request.profile)
-    smallest = best.result.smallest_bytes + request.profile.context_bytes
-    held = peak.persistent_bytes
+    smallest = smallest_budget(request, best)
+    held = _lib.estimate(baseline, request.profile).persistent_bytes + request.profile.context_bytes
     used = ", ".join(name for name in (*LEVERS, *ALLOWED) if name in request.levers) or "none"
-    text = f"no plan fits {size(request.budget_bytes)}: about {size(smallest)} is the smallest budget with the levers allowed ({used})"
-    text += f"; parameters and optimizer state alone are {size(held)}"
+    text = f"no plan fits {size(request.budget_bytes)}: {size(smallest)} is the smallest budget found with the levers allowed ({used})"
+    what = "parameters, optimizer state" + (" and the CUDA context" if request.profile.context_bytes else "")
+    text += f"; {what} take {size(held)} of it" + (f", the rest is at its peak in {best_phase(best)}" if held < smallest else "")
     missing = [name for name in LEVERS if name not in request.levers]
     if "precision" not in request.levers:
-        missing.append("precision (--allow precision)")
-    return text + (f"; not used, and may lower it: {', '.join(missing)}" if missing else "")
+        missing.append("--allow precision")
+    return text + (f"; may lower it: {', '.join(missing)}" if missing else "") + "".join(f" ({note})" for note in request.notes)
+
+
+def best_phase(best: _lib.tn_search_best) -> str:
+    return PHASES[best.result.peak_phase] if best.result.peak_phase < len(PHASES) else "other"
+
+
+def smallest_budget(request: Request, best: _lib.tn_search_best) -> int:
+    """The device-used memory of the smallest plan for the candidate that needed least, as its own capture shows."""
+    candidate = best.candidate
+    trace = captured(request, candidate)
+    plan = planned(request, trace, 1, best)
+    entry = {"micro_batch": candidate.micro_batch, "count": candidate.count, **json.loads(plan.pass_json())}
+    best.result = plan.result
+    return measured_by_capture(request, best, [entry]).device_used_bytes
 
 
 # ---- the check, and the plan as written ------------------------------------------------------------------------------------------

@@ -19,12 +19,14 @@ class Training:
 
     model() -> torch.nn.Module, built on whatever device is the default; optimizer(model) -> torch.optim.Optimizer;
     loss(model, batch) -> a scalar tensor; batch() -> any pytree of tensors that share dimension 0, called once for each step.
+    weight(batch), optional: how many terms the loss of a (micro-)batch averages over, where that cannot be seen from its ops.
     """
 
     model: Callable[[], Any]
     optimizer: Callable[[Any], Any]
     loss: Callable[[Any, Any], Any]
     batch: Callable[[], Any]
+    weight: Callable[[Any], Any] | None = None
 
 
 def load(path: str, overrides: Mapping[str, str] | None = None) -> Training:

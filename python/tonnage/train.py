@@ -69,7 +69,7 @@ def the_plan(args: argparse.Namespace, training: recipe.Training, device: device
             allow=options.listed(args.allow) or (),
             levers=options.listed(args.levers),
             say=say,
-            measure=traced.append if args.trace else None,
+            note_tables=traced.append,
         )
     if args.trace and traced:
         _lib.Trace.from_tables(traced[0]).save(args.trace)

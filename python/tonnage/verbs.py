@@ -56,7 +56,7 @@ def plan(args: argparse.Namespace) -> int:
 
     with Progress(args) as say:
         made = planning.plan_for(training, device, budget, allow=options.listed(args.allow) or (), levers=options.listed(args.levers), say=say,
-                                 measure=keep if args.trace else None)  # fmt: skip
+                                 note_tables=keep)  # fmt: skip
     if args.trace and first:
         _lib.Trace.from_tables(first[0]).save(args.trace)
     text = json.dumps(made, indent=1) + "\n"
