@@ -63,25 +63,32 @@ def compiled(entry: inputs.Input, device: str, budget: float) -> tuple[Step, dic
     return run.step, {}
 
 
-def fitted(entry: inputs.Input, device: str, budget: int) -> tuple[Step, dict[str, Any]]:
-    """tonnage.fit with its default levers; what its plan predicts comes with it."""
-    import tonnage
+class Fitted:
+    """tonnage.fit at several budgets of one input; what a plan predicts comes with it. Captures are shared between the budgets."""
 
-    run = measure.Run(measure.recipe(entry.recipe, entry.overrides), device)
-    start = time.perf_counter()
-    step = tonnage.fit(run.model, run.optimizer, run.loss, run.batch, budget=budget)
-    planned_s = time.perf_counter() - start
-    plan = getattr(step, "plan", {})
-    plan = plan if isinstance(plan, dict) else getattr(plan, "data", {})
-    predicted = plan.get("predicted", {})
-    extra = predicted.get("step_ms", 0) - predicted.get("unconstrained_step_ms", 0)
-    levers = " ".join(lever["name"] for lever in plan.get("levers", []))
-    return lambda: step(run.batch), {
-        "predicted_allocated": predicted.get("allocated_bytes", ""),
-        "predicted_reserved": predicted.get("reserved_bytes", ""),
-        "predicted_extra_ms": round(extra, 2) if predicted else "",
-        "note": f"{levers}; planned in {planned_s:.1f} s",
-    }
+    def __init__(self, entry: inputs.Input, device: str, levers: list[str] | None) -> None:
+        self.entry, self.device, self.levers = entry, device, levers
+        self.captures: dict[Any, Any] = {}
+
+    def __call__(self, budget: int) -> tuple[Step, dict[str, Any]]:
+        import tonnage
+        from tonnage import fitting, planning
+
+        run = measure.Run(measure.recipe(self.entry.recipe, self.entry.overrides), self.device)
+        profile = fitting.profile_for(fitting.device_of(run.model), None)
+        live = (run.model, run.optimizer, run.loss, run.batch)
+        start = time.perf_counter()
+        plan = planning.plan_for(live, profile, budget, levers=self.levers, captures=self.captures)
+        planned_s = time.perf_counter() - start
+        step = tonnage.fit(*live, budget=budget, plan=plan, quiet=True)
+        predicted = plan["predicted"]
+        levers = ", ".join(f"{lever['name']} {planning._detail(plan, lever['name'])}" for lever in plan["levers"])
+        return lambda: step(run.batch), {
+            "predicted_allocated": predicted["allocated_bytes"],
+            "predicted_reserved": predicted["reserved_bytes"],
+            "predicted_extra_ms": round(predicted["step_ms"] - predicted["unconstrained_step_ms"], 2),
+            "note": f"{levers}; planned in {planned_s:.1f} s",
+        }
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------------------
@@ -159,7 +166,7 @@ def show(row: dict[str, Any]) -> None:
     tail = f"  predicted {predicted / 1e9:.2f} GB {row['predicted_extra_ms']:+.1f} ms" if predicted else ""
     print(
         f"{row['input']:20} {row['lever']:22} {row['allocated'] / 1e9:7.2f} GB {row['reserved'] / 1e9:7.2f} GB {row['ms']:8.1f} ms"
-        f"  {row.get('measured_extra_ms', 0):+7.1f} ms  share {number}{tail}",
+        f"  {row.get('measured_extra_ms', 0):+7.1f} ms  share {number}{tail}  {row.get('note', '')}",
         flush=True,
     )
 
@@ -183,9 +190,13 @@ def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str,
         run(lever, make)
     none, every = ends.get("none"), ends.get("checkpoint all")
     if none and every:
-        for freed in args.freed:
-            budget = int(none["device_used"] - freed * (none["device_used"] - every["device_used"]))
-            run(f"fit, {freed:.0%} freed", functools.partial(fitted, entry, args.device, budget), budget)
+        shared: dict[Any, Any] = {}
+        for name, levers in (("fit", None), ("rebuild only", ["rebuild", "allocator"])):
+            fitted = Fitted(entry, args.device, levers)
+            fitted.captures = shared
+            for freed in args.freed if levers is None or args.rebuild_only else ():
+                budget = int(none["device_used"] - freed * (none["device_used"] - every["device_used"]))
+                run(f"{name}, {freed:.0%} freed", functools.partial(fitted, budget), budget)
     run("none again", lambda: plain(entry, args.device))  # its distance from "none" is the noise of this table
     return rows
 
@@ -195,6 +206,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", default=inputs.TRADEOFF)
     parser.add_argument("--freed", nargs="+", type=float, default=[0.25, 0.5, 0.75, 1.0, 1.1])
     parser.add_argument("--compile", action="store_true", help="torch.compile too: a minute or more for each")
+    parser.add_argument("--rebuild-only", action="store_true", help="fit without micro-batches too")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()

@@ -45,6 +45,7 @@ class Request:
     say: Callable[[str], None]
     note_tables: Callable[[Tables], None] = lambda tables: None
     weighted: bool = False  # the user says what micro-batches count
+    captures: dict[tuple[int, bool, int], Tables] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -57,22 +58,28 @@ class Request:
 
     def capture(self, micro_batch: int, bf16: bool, passes: int, plan: list[dict[str, Any]] | None = None) -> _lib.Trace:
         """The trace of a step cut into micro-batches, as the user wrote it or under a plan's hooks."""
-        whole = passes == 1 and plan is None and (not self.rows or micro_batch == self.rows)
-        tables = capture_tables(
+        key = (0 if micro_batch == self.rows else micro_batch, bf16, passes)
+        if plan is not None:
+            return _lib.Trace.from_tables(self.tables(micro_batch, bf16, passes, plan))
+        if key not in self.captures:
+            self.captures[key] = self.tables(0 if passes == 1 and not key[0] else micro_batch, bf16, passes)
+            self.note_tables(self.captures[key])
+            if self.card is not None:
+                optimes.measure(self.captures[key], self.card)
+        if not self.rows:
+            self.examine(self.captures[key])
+        return _lib.Trace.from_tables(self.captures[key])
+
+    def tables(self, micro_batch: int, bf16: bool, passes: int, plan: list[dict[str, Any]] | None = None) -> Tables:
+        """micro_batch 0: the whole batch, as it is."""
+        return capture_tables(
             self.training,
             self.device,
-            micro_batch=None if whole else micro_batch,
+            micro_batch=micro_batch or None,
             passes=passes,
             precision="bf16" if bf16 else "as is",
             hooks=hooks_of(plan, self.device) if plan else None,
         )
-        if not self.rows:
-            self.examine(tables)
-        if plan is None:
-            self.note_tables(tables)
-            if self.card is not None:
-                optimes.measure(tables, self.card)
-        return _lib.Trace.from_tables(tables)
 
     def examine(self, tables: Tables) -> None:
         """What the first capture says about cutting the batch."""
@@ -160,15 +167,17 @@ def plan_for(
     say: Callable[[str], None] = lambda line: None,
     note_tables: Callable[[Tables], None] = lambda tables: None,
     weighted: bool = False,
+    captures: dict[tuple[int, bool, int], Tables] | None = None,
 ) -> dict[str, Any]:
     """A plan as docs/formats.md has it, for a step of the training on the device within budget_bytes of device-used memory.
 
     training: a recipe's Training, or (model, optimizer, loss, batch) as they are in this process.  say: told what is going on, a line at a time.
     note_tables: given the records of each capture.  weighted: the user's own function says what micro-batches count.  On the card itself the
-    seconds of each op are measured; elsewhere they are the profile's roofline.  InfeasibleError: no plan fits.
+    seconds of each op are measured; elsewhere they are the profile's roofline.  captures: filled, and used again when several budgets are planned
+    for one training on one device.  InfeasibleError: no plan fits.
     """
     weighted = weighted or (isinstance(training, Training) and training.weight is not None)
-    request = Request(training, device, budget_bytes, chosen_levers(allow, levers), say, note_tables, weighted)
+    request = Request(training, device, budget_bytes, chosen_levers(allow, levers), say, note_tables, weighted, {} if captures is None else captures)
     say("capturing the step as it is")
     baseline = request.capture(0, False, 1)
     usable = sum(_lib.LEVERS[name] for name in request.levers & _lib.LEVERS.keys())
