@@ -72,7 +72,10 @@ def load(device: Device) -> None:
         raise VirtualCardError("torch is loaded in this process already; a capture for another card needs a process of its own")
     library = compiled()
     with quiet():
-        card = ctypes.CDLL(str(library))
+        try:
+            card = ctypes.CDLL(str(library))
+        except OSError as error:
+            raise VirtualCardError(f"{library}: cannot be loaded ({error}); remove it, and it is made again") from None
         import torch  # noqa: F401
     _arm(card, device)
     _answer_in_python()
@@ -142,7 +145,8 @@ def compiled() -> Path:
     torch_version()
     folder, source = torch_folder(), source_path()
     version = (folder / "version.py").read_bytes()
-    key = hashlib.sha256(source.read_bytes() + version + str(folder).encode()).hexdigest()[:20]
+    options = _options(folder)
+    key = hashlib.sha256(b"\0".join([source.read_bytes(), version, *map(str.encode, options)])).hexdigest()[:20]
     target = cache_folder() / f"virtual_card-{key}.so"
     if target.is_file():
         return target
@@ -156,23 +160,25 @@ def compiled() -> Path:
         raise VirtualCardError(f"{target.parent}: cannot be written ({error.strerror}); set XDG_CACHE_HOME") from None
     try:
         made = place / "virtual_card.so"
-        _compile(compiler, source, folder, made)
+        _compile(compiler, [str(source), *options], made)
         os.replace(made, target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return target
 
 
-def _compile(compiler: str, source: Path, torch: Path, target: Path) -> None:
+def _options(torch: Path) -> list[str]:
+    """Of the compiler, for a torch in this folder.  Wheels before 2.6 use the old C++ ABI of the GNU library."""
+    new_abi = b"torchCheckFailEPKcS2_jRKNSt7__cxx11" in (torch / "lib" / "libc10.so").read_bytes()
+    return [f"-D_GLIBCXX_USE_CXX11_ABI={int(new_abi)}", "-O1", "-shared", "-fPIC", "-w", f"-I{torch}/include",
+            f"-I{torch}/include/torch/csrc/api/include", f"-L{torch}/lib", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{torch}/lib"]  # fmt: skip
+
+
+def _compile(compiler: str, arguments: list[str], target: Path) -> None:
     with _saying("compiling the virtual card for this PyTorch, once (about 10 s)"):
-        # Wheels before 2.6 use the old C++ ABI of the GNU library.
-        new_abi = b"7__cxx11" in (torch / "lib" / "libc10.so").read_bytes()
-        arguments = [f"-D_GLIBCXX_USE_CXX11_ABI={int(new_abi)}", "-O1", "-shared", "-fPIC", "-w", f"-I{torch}/include",
-                     f"-I{torch}/include/torch/csrc/api/include", str(source), "-o", str(target), f"-L{torch}/lib", "-lc10", "-ltorch_cpu",
-                     f"-Wl,-rpath,{torch}/lib"]  # fmt: skip
         for standard in ("c++20", "c++17"):
             try:
-                done = subprocess.run([compiler, f"-std={standard}", *arguments], capture_output=True, text=True)
+                done = subprocess.run([compiler, f"-std={standard}", *arguments, "-o", str(target)], capture_output=True, text=True)
             except OSError as error:
                 raise VirtualCardError(f"{compiler}: cannot be run ({error.strerror}); g++ is needed: apt install g++") from None
             if done.returncode == 0:

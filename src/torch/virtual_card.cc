@@ -44,9 +44,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return card; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const { return stream; }
+  c10::Stream getStream(c10::Device) const noexcept { return stream; }
   c10::Stream getDefaultStream(c10::Device) const override { return stream; }
-  c10::Stream exchangeStream(c10::Stream) const { return stream; }
+  c10::Stream exchangeStream(c10::Stream) const noexcept { return stream; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
 };
 const Guard guard;
@@ -135,9 +135,11 @@ bool can_efficient(const Attention& a) {
   return a.heads_fit(answers.release >= 214, true) && a.last_stride_is_one(false);
 }
 
+// Its last argument, whether heads are grouped, came with PyTorch 2.5.
+template <typename... Grouped>
 int64_t attention_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask, double dropout,
-                         bool causal, std::optional<double>, bool grouped) {
-  const Attention a{q, k, v, mask && mask->defined() ? mask : std::nullopt, dropout, causal, grouped};
+                         bool causal, std::optional<double>, Grouped... grouped) {
+  const Attention a{q, k, v, mask && mask->defined() ? mask : std::nullopt, dropout, causal, (grouped || ... || false)};
   const at::Context& context = at::globalContext();
   const bool cudnn_first = answers.release >= 210 && answers.cudnn() > 91500 && (answers.major == 9 || answers.major == 10);
   if (cudnn_first && can_cudnn(a)) return static_cast<int64_t>(sdp::SDPBackend::cudnn_attention);
@@ -215,8 +217,8 @@ extern "C" void tn_virtual_card(int major, int minor, int release) {
   answers.major = major;
   answers.minor = minor;
   if (release) answers.release = release;
-  c10::impl::registerDeviceGuard(c10::DeviceType::CUDA, &guard);
-  at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&attention_choice);
+  c10::impl::DeviceGuardImplRegistrar(c10::DeviceType::CUDA, &guard);
+  at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(attention_choice);
   at::native::lstm_cudnn_stub.set_cuda_dispatch_ptr(&lstm);
   at::native::gru_cudnn_stub.set_cuda_dispatch_ptr(&rnn<cudnn_gru>);
   at::native::rnn_tanh_cudnn_stub.set_cuda_dispatch_ptr(&rnn<cudnn_rnn_tanh>);
