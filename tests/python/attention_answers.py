@@ -13,7 +13,6 @@ import torch  # noqa: E402
 from tonnage.fake import CaptureMode  # noqa: E402
 
 NAMES = {0: "math", 1: "flash", 2: "efficient", 3: "cudnn", -1: "error"}
-GROUPS = "enable_gqa" in str(torch.ops.aten._fused_sdp_choice.default._schema)  # since PyTorch 2.5
 BATCH, HEADS, KEY_HEADS = 2, 8, 2
 
 
@@ -34,13 +33,10 @@ with CaptureMode():
         queries, keys, width = int(row["query_len"]), int(row["key_len"]), int(row["head_dim"])
         gradient, grouped = row["requires_grad"] == "True", row["grouped"] == "True"
         key_heads = KEY_HEADS if grouped else HEADS
-        q = torch.empty(GROUPS = "enable_gqa" in str(torch.ops.aten._fused_sdp_choice.default._schema)  # since PyTorch 2.5
-BATCH, HEADS, queries, width, dtype=dtype, device="cuda", requires_grad=gradient)
+        q = torch.empty(BATCH, HEADS, queries, width, dtype=dtype, device="cuda", requires_grad=gradient)
         k, v = (torch.empty(BATCH, key_heads, keys, width, dtype=dtype, device="cuda", requires_grad=gradient) for _ in range(2))
-        if grouped and not GROUPS:
-            continue
-        more = {"enable_gqa": grouped} if GROUPS else {}
-        choice = torch._fused_sdp_choice(q, k, v, mask_of(row["mask"], queries, keys, dtype), float(row["dropout"]), row["mask"] == "causal", **more)
+        choice = torch._fused_sdp_choice(q, k, v, mask_of(row["mask"], queries, keys, dtype), float(row["dropout"]), row["mask"] == "causal",
+                                         enable_gqa=grouped)  # fmt: skip
         count += 1
         if NAMES[choice] != row["choice"]:
             differ += 1

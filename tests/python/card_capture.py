@@ -46,8 +46,11 @@ for name in sys.argv[2:]:
         "ops": sorted({op.name for op in reader.ops()}),
         "random": sorted({op.name for op in reader.ops() if op.flags & T.OP_RANDOM}),
         "fixed": sorted({op.name for op in reader.ops(phases=("forward", "loss")) if not op.flags & T.OP_REBUILDABLE}),
-        "workspaces": [reader.texts[reader.tables.op[b[1]][0]] for b in reader.tables.block if b[4] == T.WORKSPACE],
-        "workspace_phases": [T.PHASES[reader.tables.op[b[1]][3]] for b in reader.tables.block if b[4] == T.WORKSPACE],
+        "workspaces": [
+            (reader.texts[b[2]], reader.texts[reader.tables.op[b[1]][0]], T.PHASES[reader.tables.op[b[1]][3]])
+            for b in reader.tables.block
+            if b[4] == T.WORKSPACE and reader.texts[b[2]].startswith("cublas")
+        ],
         "host": sorted({b[0] for b in reader.tables.block if b[5] & T.BLOCK_HOST}),
         "rates": sorted({op.rate for op in reader.ops() if op.flops}),
         "devices": sorted({part for op in reader.ops() for part in ("cuda:0", "cpu") if f'"device":"{part}"' in op.args}),

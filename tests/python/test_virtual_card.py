@@ -51,20 +51,23 @@ def test_steps_come_back_to_where_they_were(on_h200):
 @needs_compiler
 def test_same_bytes_from_every_build(on_h200):
     """Recorded from the CPU-only and the CUDA build: a difference means that the card answers one of them otherwise."""
-    assert {name: seen["peak"] for name, seen in captured(on_h200).items()} == EXPECTED
+    expected = dict(EXPECTED)
+    if virtual_card.torch_version() < (2, 10):  # which calls flash attention there, not cuDNN's
+        del expected["attention bf16"]
+    assert {name: seen["peak"] for name, seen in captured(on_h200).items() if name in expected} == expected
 
 
 EXPECTED: dict[str, list[int]] = {
-    "mlp": [17792, 67142404, 18824],
-    "transformer": [109056, 67541096, 416136],
-    "transformer foreach": [109056, 67541096, 416136],
-    "transformer fused": [109056, 67525000, 416136],
-    "transformer bf16": [109056, 67541096, 306304],
-    "checkpoint": [109056, 67541096, 293768],
-    "convolutions": [6936, 67158512, 49648],
-    "attention": [20864, 67142404, 32904],
-    "attention bf16": [20864, 67142404, 22808],
-    "moved": [17792, 67142404, 18824],
+    "mlp": [17792, 68190980, 18824],
+    "transformer": [109056, 68589672, 416136],
+    "transformer foreach": [109056, 68589672, 416136],
+    "transformer fused": [109056, 68573576, 416136],
+    "transformer bf16": [109056, 68589672, 306304],
+    "checkpoint": [109056, 69638248, 293768],
+    "convolutions": [6936, 76863199, 8705759],
+    "attention": [20864, 68190980, 32904],
+    "attention bf16": [20864, 68190980, 27416],
+    "moved": [17792, 68190980, 18824],
 }
 
 
@@ -91,9 +94,11 @@ def test_random_and_rebuildable(on_h200):
 
 @needs_compiler
 def test_a_workspace_for_each_thread(on_h200):
-    seen = on_h200["transformer"]
-    assert seen["workspaces"] == ["aten.addmm.default", "aten.mm.default"]
-    assert seen["workspace_phases"] == ["forward", "backward"]
+    assert on_h200["transformer"]["workspaces"] == [
+        ["cublas", "aten.addmm.default", "forward"],
+        ["cublaslt", "aten.addmm.default", "forward"],  # products with a bias
+        ["cublas", "aten.mm.default", "backward"],
+    ]
 
 
 @needs_compiler
@@ -117,10 +122,11 @@ def test_recurrent_nets_are_refused(on_h200):
 
 @needs_compiler
 @pytest.mark.skipif(not ANSWERS.is_file(), reason="the card's answers are not here")
+@pytest.mark.skipif(virtual_card.torch_version() < (2, 5), reason="cuDNN's attention is off by default in this PyTorch")
 def test_attention_is_chosen_as_on_the_card():
     done = python(str(HERE / "attention_answers.py"), str(ANSWERS), "211")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith(("7200 rows", "3600 rows"))  # half of them are of grouped heads
+    assert done.stdout.startswith("7200 rows")
 
 
 # ---- what can go wrong
