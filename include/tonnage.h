@@ -273,7 +273,7 @@ typedef struct tn_profile {
   double host_copy_bytes_per_s;    /* pinned, one way */
   double launch_s;                 /* device time that any kernel costs at least */
   double host_op_s;                /* host time of one forward op in eager PyTorch */
-  double host_rebuild_s;           /* host time of one rebuilt op */
+  double host_rebuild_s;           /* host time of one rebuilt op, hooks included */
 } tn_profile;
 
 TN_API int tn_profile_parse(const char *json, tn_profile *out, tn_error *err);
@@ -368,6 +368,8 @@ typedef struct tn_search_best {
   tn_plan_result result;
   double step_s, unconstrained_step_s;    /* of the whole step; the second with everything kept, as the user wrote it */
   uint64_t unconstrained_allocated_bytes; /* likewise */
+  double whole_step_s;                    /* the whole batch in the best candidate's precision, everything kept */
+  uint64_t whole_allocated_bytes;         /* likewise */
   uint64_t limit_bytes;                   /* for tn_plan_options, when the rest or a repetition is planned */
   uint32_t expandable_segments;
   int32_t fits;

@@ -99,6 +99,8 @@ class tn_search_best(C.Structure):
         ("step_s", C.c_double),
         ("unconstrained_step_s", C.c_double),
         ("unconstrained_allocated_bytes", C.c_uint64),
+        ("whole_step_s", C.c_double),
+        ("whole_allocated_bytes", C.c_uint64),
         ("limit_bytes", C.c_uint64),
         ("expandable_segments", C.c_uint32),
         ("fits", C.c_int32),

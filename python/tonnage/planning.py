@@ -273,9 +273,16 @@ def verified(request: Request, search: _lib.Search, best: _lib.tn_search_best) -
 
 
 def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]]) -> _lib.tn_peak:
-    candidate = best.candidate
-    trace = request.capture(candidate.micro_batch, bool(candidate.bf16), min(candidate.count, 2), passes[:1])
-    return _lib.estimate(trace, request.profile, expandable_segments=bool(best.expandable_segments))
+    """What the plan needs: of each size of micro-batch two passes, and the larger need counts."""
+    candidate, peaks = best.candidate, []
+    for entry in passes:
+        rows = entry["micro_batch"]
+        pair = 2 if (candidate.count > 1 or candidate.rest) and 2 * rows <= request.rows else 1
+        trace = request.capture(rows, bool(candidate.bf16), pair, [entry])
+        peaks.append(_lib.estimate(trace, request.profile, expandable_segments=bool(best.expandable_segments)))
+    largest = max(peaks, key=lambda peak: peak.reserved_bytes)
+    largest.allocated_bytes = max(peak.allocated_bytes for peak in peaks)
+    return largest
 
 
 def written(
@@ -284,14 +291,14 @@ def written(
     candidate, rest = best.candidate, (best.candidate.rest / best.candidate.micro_batch if best.candidate.rest else 0.0)
     extra_ms = (result.extra_s * (candidate.count + rest)) * 1e3
     step_ms = best.step_s * 1e3 + (result.extra_s - best.result.extra_s) * (candidate.count + rest) * 1e3
-    base_ms = best.unconstrained_step_s * 1e3
+    base_ms, whole_ms = best.unconstrained_step_s * 1e3, best.whole_step_s * 1e3
     levers = []
     if candidate.bf16:
-        levers.append(lever("precision", 0, 0.0))
+        levers.append(lever("precision", best.unconstrained_allocated_bytes - best.whole_allocated_bytes, whole_ms - base_ms))
     if candidate.count > 1 or candidate.rest:
-        levers.append(lever("micro-batch", max(best.unconstrained_allocated_bytes - result.kept_bytes, 0), step_ms - base_ms - extra_ms))
+        levers.append(lever("micro-batch", best.whole_allocated_bytes - result.kept_bytes, step_ms - whole_ms - extra_ms))
     if result.slots_rebuilt:
-        levers.append(lever("rebuild", max(result.kept_bytes - result.allocated_bytes, 0), extra_ms))
+        levers.append(lever("rebuild", result.kept_bytes - result.allocated_bytes, extra_ms))
     if best.expandable_segments:
         levers.append(lever("allocator", 0, 0.0))
     return {
@@ -320,7 +327,7 @@ def written(
 
 
 def lever(name: str, freed: int, extra_ms: float) -> dict[str, Any]:
-    return {"name": name, "exactness": EXACTNESS[name], "bytes_freed": freed, "extra_ms": round(extra_ms, 3)}
+    return {"name": name, "exactness": EXACTNESS[name], "bytes_freed": max(freed, 0), "extra_ms": round(extra_ms, 3)}
 
 
 # ---- as text ---------------------------------------------------------------------------------------------------------------------

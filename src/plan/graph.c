@@ -17,8 +17,7 @@ uint64_t tn__graph_bytes(const tn__graph *graph, uint32_t block) {
 }
 
 double tn__graph_op_seconds(const tn__graph *graph, uint32_t op) {
-  double device = tn_profile_op_seconds(graph->profile, &graph->ops[op]);
-  return device > graph->profile->host_rebuild_s ? device : graph->profile->host_rebuild_s;
+  return tn_profile_op_seconds(graph->profile, &graph->ops[op]);
 }
 
 int tn__graph_is_final(const tn__graph *graph, uint32_t value) {

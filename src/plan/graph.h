@@ -83,7 +83,7 @@ void tn__graph_deinit(tn__graph *graph);
 
 /* Bytes a block takes from the allocator. */
 uint64_t tn__graph_bytes(const tn__graph *graph, uint32_t block);
-/* Seconds of one op run again: its device time, or the host's share when that is longer. */
+/* Device seconds of one op run again.  The host's time for it is counted over the whole step, see search.c. */
 double tn__graph_op_seconds(const tn__graph *graph, uint32_t op);
 /* The slot on a block of the pass that autograd keeps longest, TN_NONE when it has none. */
 uint32_t tn__graph_source_slot(const tn__graph *graph, uint32_t block);
