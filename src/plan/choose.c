@@ -42,7 +42,7 @@ typedef struct chooser {
   uint8_t *best;           /* per block: the best decision so far */
   uint64_t *kept_profile;  /* per event: live bytes when everything is kept */
   window windows[WINDOWS];
-  int has_barriers, is_refined; /* is_refined: needed_at holds what a schedule showed; either makes the cut no bound */
+  int has_barriers, is_refined, is_clipped; /* is_refined: needed_at holds what a schedule showed; each makes the cut no bound */
   tn__choice choice;
 } chooser;
 
@@ -50,6 +50,14 @@ typedef struct chooser {
 
 /* Nodes: source, sink, then items, then tasks. */
 enum { SOURCE = 0, SINK = 1, FIRST_ITEM = 2 };
+
+/* No more than its share of what edges can carry, so that sums do not overflow. */
+static int64_t picoseconds(chooser *c, double seconds) {
+  double most = (double)TN_FLOW_INFINITE / (double)(c->item_count + c->graph->task_count + 1);
+  if (seconds * PICOSECONDS < most) return (int64_t)(seconds * PICOSECONDS);
+  c->is_clipped = 1;
+  return (int64_t)most;
+}
 
 static uint32_t task_node(const chooser *c, uint32_t task) { return (uint32_t)(FIRST_ITEM + c->item_count + task); }
 
@@ -65,26 +73,32 @@ static int build_flow(chooser *c) {
   for (uint32_t t = 0; t < g->task_count; t++) {
     const tn__graph_task *task = &g->tasks[t];
     if (!task->ok) continue;
-    tn__flow_add(&c->flow, task_node(c, t), SINK, (int64_t)(task->seconds * PICOSECONDS) + 1);
+    tn__flow_add(&c->flow, task_node(c, t), SINK, picoseconds(c, task->seconds));
     for (uint32_t i = 0; i < task->inputs_count; i++) {
       const tn__graph_block *input = &g->block[g->task_inputs[task->inputs_at + i]];
-      if (input->slot == TN_NONE) tn__flow_add(&c->flow, task_node(c, t), task_node(c, input->task), TN_FLOW_INFINITE);
+      if (input->source_slot == TN_NONE) tn__flow_add(&c->flow, task_node(c, t), task_node(c, input->task), TN_FLOW_INFINITE);
     }
   }
   return TN_OK;
 }
 
+/* Does the event need less when item i is dropped?  From its last use forward to its first use backward, and while autograd would still
+ * keep what backward has done with. */
+static int is_away(const chooser *c, size_t i, uint32_t event) {
+  const tn__graph_block *block = &c->graph->block[c->items[i]];
+  return (block->dropped_at < event && event < c->needed_at[i]) || (block->gone_at < event && event < block->released_at);
+}
+
 /* What dropping item i earns, in picoseconds. */
-static int64_t item_earns(const chooser *c, size_t i) {
+static int64_t item_earns(chooser *c, size_t i) {
   const tn__graph *g = c->graph;
   const tn__graph_block *block = &g->block[c->items[i]];
   if (c->is_barrier[i]) return 0;
   double price = 0, span = (double)(g->backward_at - g->pass_at) + 1;
   for (const window *w = c->windows; w < c->windows + WINDOWS; w++)
-    if (block->dropped_at < w->event && w->event < c->needed_at[i]) price += w->price;
+    if (is_away(c, i, w->event)) price += w->price;
   double tilt = 1 + TILT * (double)(g->backward_at - block->dropped_at) / span;
-  double earns = price * tilt * (double)tn__graph_bytes(g, c->items[i]) * PICOSECONDS;
-  return earns > 1e17 ? (int64_t)1e17 : (int64_t)earns;
+  return picoseconds(c, price * tilt * (double)tn__graph_bytes(g, c->items[i]));
 }
 
 /* Lagrangian bound: what the priced events need beyond the limit costs its price, less what the best closure wins. */
@@ -111,7 +125,7 @@ static void solve_cut(chooser *c) {
   }
   int64_t cut = tn__flow_run(&c->flow, SOURCE, SINK);
   for (uint32_t i = 0; i < c->item_count; i++) decide(c, c->items[i], tn__flow_reaches(&c->flow, FIRST_ITEM + i));
-  if (!c->has_barriers && !c->is_refined) note_bound(c, earned, cut);
+  if (!c->has_barriers && !c->is_refined && !c->is_clipped) note_bound(c, earned, cut);
 }
 
 /* ---- decisions, simulated exactly ---------------------------------------------------------------------------------------- */
@@ -161,7 +175,7 @@ static void set_windows(chooser *c) {
 static window *window_of(chooser *c, uint32_t event) {
   for (window *w = c->windows; w < c->windows + WINDOWS; w++)
     if (w->first <= event && event < w->end) return w;
-  return &c->windows[0]; /* before the last pass: nothing there can be changed by its items */
+  return &c->windows[0];
 }
 
 /* One price, at the event where memory is shortest: a coarse scan upwards (a high price may fit less than a moderate one, since
@@ -224,7 +238,7 @@ static void adjust_prices(chooser *c, double rate) {
   for (window *w = c->windows; w < c->windows + WINDOWS; w++) {
     double over = (double)c->simulate->profile[w->event] - limit;
     if (over > 0 || w->price > 0) w->price += rate * sum * over / largest;
-    if (w->price < 0) w->price = 0;
+    w->price = w->price < 0 ? 0 : fmin(w->price, PRICE_HIGH);
   }
 }
 
@@ -355,8 +369,16 @@ static int evaluate_kept(chooser *c) {
   return fits;
 }
 
+/* Where the last pass needs most when everything is kept: items have prices there only, their twins follow. */
+static uint32_t kept_peak(const chooser *c) {
+  uint32_t peak = c->graph->pass_at;
+  for (uint32_t e = peak; e < c->graph->event_end; e++)
+    if (c->kept_profile[e] > c->kept_profile[peak]) peak = e;
+  return peak;
+}
+
 static void search_all(chooser *c) {
-  uint32_t peak = c->choice.peak_event;
+  uint32_t peak = kept_peak(c);
   for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
     if (strides[i] > 1 && strides[i] >= c->waist_count) break;
     raise_barriers(c, strides[i]);

@@ -20,16 +20,13 @@ double tn__graph_op_seconds(const tn__graph *graph, uint32_t op) {
   return tn_profile_op_seconds(graph->profile, &graph->ops[op]);
 }
 
+int tn__graph_is_written(const tn__graph *graph, uint32_t op, uint32_t output) {
+  return output != TN_NONE && graph->values[output].op == op && !(graph->values[output].flags & TN_VALUE_VIEW);
+}
+
 int tn__graph_is_final(const tn__graph *graph, uint32_t value) {
   const tn_value *v = &graph->values[value];
   return v->version == graph->block[v->block].version;
-}
-
-uint32_t tn__graph_source_slot(const tn__graph *graph, uint32_t block) {
-  uint32_t best = graph->block[block].slot;
-  for (uint32_t k = best; k != TN_NONE; k = graph->slot_next[k])
-    if (graph->slot_released[k] != TN_NONE && graph->slot_released[k] == graph->block[block].released_at) best = k;
-  return best;
 }
 
 /* ---- which events are the pass ------------------------------------------------------------------------------------------- */
@@ -75,16 +72,19 @@ static int follow_forward(const tn__graph *graph, const tn_event *event, int *fo
 
 /* ---- blocks: lives and slots --------------------------------------------------------------------------------------------- */
 
-/* Is it a tensor that its op allocated or wrote, and not a view? */
-static int is_written(const tn__graph *graph, uint32_t value) {
-  return value != TN_NONE && !(graph->values[value].flags & TN_VALUE_VIEW);
-}
-
 static int slot_in_step(const tn__graph *graph, uint32_t slot) { return graph->slots[slot].step == graph->step; }
 
 static void note_unpack(tn__graph *graph, uint32_t slot, uint32_t event) {
   tn__graph_block *block = &graph->block[graph->slots[slot].block];
-  if (slot_in_step(graph, slot) && block->unpacked_at == TN_NONE) block->unpacked_at = event;
+  if (!slot_in_step(graph, slot)) return;
+  if (block->unpacked_at == TN_NONE) block->unpacked_at = event;
+  if (graph->slot_unpacked[slot] == TN_NONE) graph->slot_unpacked[slot] = event;
+}
+
+/* A block that backward has asked for may die in the forward half of a later pass. */
+static void note_drop(tn__graph *graph, uint32_t block, uint32_t event, int forward) {
+  if (graph->block[block].unpacked_at != TN_NONE) graph->block[block].gone_at = event;
+  else if (forward) graph->block[block].dropped_at = event;
 }
 
 static void note_release(tn__graph *graph, uint32_t slot, uint32_t event) {
@@ -100,9 +100,7 @@ static void read_lives(tn__graph *graph) {
     follow_forward(graph, event, &forward);
     switch (event->kind) {
       case TN_EVENT_ALLOC: graph->block[event->id].in_pass = (uint8_t)forward; break;
-      case TN_EVENT_DROP:
-        if (forward) graph->block[event->id].dropped_at = e;
-        break;
+      case TN_EVENT_DROP: note_drop(graph, event->id, e, forward); break;
       case TN_EVENT_OP:
         if (forward) graph->forward_ops[graph->forward_count++] = event->id;
         break;
@@ -134,7 +132,7 @@ static void read_versions(tn__graph *graph) {
     const tn_op *op = &graph->ops[graph->forward_ops[n]];
     for (uint32_t i = 0; i < op->outputs_count; i++) {
       uint32_t v = graph->refs[op->outputs_at + i];
-      if (!is_written(graph, v)) continue;
+      if (!tn__graph_is_written(graph, graph->forward_ops[n], v)) continue;
       tn__graph_block *block = &graph->block[graph->values[v].block];
       if (block->root != TN_NONE && graph->values[v].version < block->version) continue;
       block->root = v;
@@ -174,7 +172,7 @@ static void set_join(uint32_t *parent, uint32_t a, uint32_t b) {
 static int writes(const tn__graph *graph, uint32_t op) {
   const tn_op *o = &graph->ops[op];
   for (uint32_t i = 0; i < o->outputs_count; i++)
-    if (is_written(graph, graph->refs[o->outputs_at + i])) return 1;
+    if (tn__graph_is_written(graph, op, graph->refs[o->outputs_at + i])) return 1;
   return 0;
 }
 
@@ -183,7 +181,7 @@ static void join_writers(tn__graph *graph, uint32_t *parent, uint32_t *writer) {
     const tn_op *op = &graph->ops[graph->forward_ops[n]];
     for (uint32_t i = 0; i < op->outputs_count; i++) {
       uint32_t v = graph->refs[op->outputs_at + i];
-      if (!is_written(graph, v) || !graph->block[graph->values[v].block].in_pass) continue;
+      if (!tn__graph_is_written(graph, graph->forward_ops[n], v) || !graph->block[graph->values[v].block].in_pass) continue;
       uint32_t *first = &writer[graph->values[v].block];
       if (*first == TN_NONE) *first = graph->forward_ops[n];
       else set_join(parent, *first, graph->forward_ops[n]);
@@ -215,8 +213,12 @@ static void list_ops(tn__graph *graph) {
     tn__graph_task *task = &graph->tasks[graph->op_task[op]];
     graph->task_ops[task->ops_at + task->ops_count++] = op;
     task->seconds += tn__graph_op_seconds(graph, op);
-    task->is_random |= (graph->ops[op].flags & TN_OP_RANDOM) != 0;
   }
+}
+
+/* The pass that a block with a root was made in. */
+static uint8_t pass_of(const tn__graph *graph, uint32_t block) {
+  return graph->ops[graph->values[graph->block[block].root].op].pass;
 }
 
 static int is_own(const tn__graph *graph, uint32_t block, uint32_t task) { return graph->block[block].task == task; }
@@ -228,27 +230,33 @@ static int dtype_equal(const tn__graph *graph, uint32_t a, uint32_t b) {
   return n == strcspn(y, "[") && !strncmp(x, y, n);
 }
 
-/* An input from outside the pass can be read again if the pass does not overwrite it and something named is on its block. */
+/* An input from outside the pass can be read again if the pass does not overwrite it and something named is on its block; one from the
+ * pass if it is what the block holds in the end, or what the op's own chain makes.  All are read as windows, so element types must agree. */
 static int input_is_readable(const tn__graph *graph, uint32_t op, uint32_t value) {
-  if (value == TN_NONE) return 0;
-  uint32_t block = graph->values[value].block;
-  if (is_own(graph, block, graph->op_task[op])) return 1; /* a chain reads the versions it makes */
-  if (graph->block[block].in_pass)
-    return graph->block[block].task != NO_TASK && tn__graph_is_final(graph, value) &&
-           dtype_equal(graph, value, graph->block[block].root);
-  return graph->block[block].root == TN_NONE && graph->source[block] != TN_NONE &&
-         dtype_equal(graph, value, graph->source[block]);
+  uint32_t block = graph->values[value].block, root = graph->block[block].root;
+  if (!graph->block[block].in_pass)
+    return root == TN_NONE && graph->source[block] != TN_NONE && dtype_equal(graph, value, graph->source[block]);
+  if (graph->block[block].task == NO_TASK || !dtype_equal(graph, value, root)) return 0;
+  if (is_own(graph, block, graph->op_task[op])) return 1;
+  return tn__graph_is_final(graph, value) && pass_of(graph, block) == graph->ops[op].pass;
+}
+
+/* An output on a block of the pass, of the element type that the block ends with. */
+static int output_is_repeatable(const tn__graph *graph, uint32_t op, uint32_t value) {
+  const tn__graph_block *block = &graph->block[graph->values[value].block];
+  return block->in_pass && (!tn__graph_is_written(graph, op, value) || (block->root != TN_NONE && dtype_equal(graph, value, block->root)));
 }
 
 static int op_is_repeatable(const tn__graph *graph, uint32_t op) {
   const tn_op *o = &graph->ops[op];
   if (!(o->flags & TN_OP_REBUILDABLE) || !o->args) return 0;
-  int32_t random = graph->op_random[op]; /* the last pass decides for its twins */
-  if (random > 0 && graph->random_probe[random] == TN_NONE) return 0;
+  int32_t random = graph->op_random[op];
+  if (o->flags & TN_OP_RANDOM && o->pass == graph->pass) { /* the last pass decides for its twins */
+    if (random < 0 || (random > 0 && graph->random_probe[random] == TN_NONE)) return 0;
+  }
   for (uint32_t i = 0; i < o->outputs_count; i++) {
     uint32_t v = graph->refs[o->outputs_at + i];
-    if (v == TN_NONE) continue;
-    if (!graph->block[graph->values[v].block].in_pass) return 0; /* writes something that outlives the pass */
+    if (v != TN_NONE && !output_is_repeatable(graph, op, v)) return 0;
   }
   for (uint32_t i = 0; i < o->inputs_count; i++)
     if (!input_is_readable(graph, op, graph->refs[o->inputs_at + i])) return 0;
@@ -282,7 +290,27 @@ static void list_inputs(tn__graph *graph) {
   }
 }
 
-/* A task is not ok when an input has no slot that could keep it and cannot be made again.  To a fixed point. */
+/* Does the slot hold the block's final contents, with their element type, for backward of the block's own pass? */
+static int is_window(const tn__graph *graph, uint32_t slot, uint32_t root) {
+  uint32_t v = graph->slots[slot].value;
+  return v != TN_NONE && tn__graph_is_final(graph, v) && dtype_equal(graph, v, root) &&
+         graph->slots[slot].pass == pass_of(graph, graph->slots[slot].block);
+}
+
+/* While a block is kept, a run op reads it from the slot that autograd lets go of last.  It must be one that backward asks for: only then
+ * can it be held for longer. */
+static void find_sources(tn__graph *graph) {
+  for (uint32_t b = 0; b < graph->block_count; b++) {
+    tn__graph_block *block = &graph->block[b];
+    if (block->task == NO_TASK) continue;
+    for (uint32_t k = block->slot; k != TN_NONE; k = graph->slot_next[k]) {
+      if (graph->slot_unpacked[k] == TN_NONE || !is_window(graph, k, block->root)) continue;
+      if (block->source_slot == TN_NONE || graph->slot_released[k] > graph->slot_released[block->source_slot]) block->source_slot = k;
+    }
+  }
+}
+
+/* A task is not ok when an input has no slot that could give it and cannot be made again.  To a fixed point. */
 static void spread_not_ok(tn__graph *graph) {
   for (int changed = 1; changed;) {
     changed = 0;
@@ -290,7 +318,7 @@ static void spread_not_ok(tn__graph *graph) {
       tn__graph_task *task = &graph->tasks[t];
       for (uint32_t i = 0; task->ok && i < task->inputs_count; i++) {
         const tn__graph_block *block = &graph->block[graph->task_inputs[task->inputs_at + i]];
-        if (block->slot != TN_NONE || graph->tasks[block->task].ok) continue;
+        if (block->source_slot != TN_NONE || graph->tasks[block->task].ok) continue;
         task->ok = 0;
         changed = 1;
       }
@@ -298,12 +326,9 @@ static void spread_not_ok(tn__graph *graph) {
   }
 }
 
-/* Each slot must be a window on the rebuilt block: same element type, final version. */
 static int slots_are_windows(const tn__graph *graph, const tn__graph_block *block) {
-  for (uint32_t k = block->slot; k != TN_NONE; k = graph->slot_next[k]) {
-    uint32_t v = graph->slots[k].value;
-    if (v == TN_NONE || !tn__graph_is_final(graph, v) || !dtype_equal(graph, v, block->root)) return 0;
-  }
+  for (uint32_t k = block->slot; k != TN_NONE; k = graph->slot_next[k])
+    if (!is_window(graph, k, block->root)) return 0;
   return 1;
 }
 
@@ -345,7 +370,6 @@ static void assign_blocks(tn__graph *graph, const uint32_t *writer) {
   for (uint32_t b = 0; b < graph->block_count; b++) {
     if (!graph->block[b].in_pass || writer[b] == TN_NONE || graph->block[b].root == TN_NONE) continue;
     graph->block[b].task = graph->op_task[writer[b]];
-    if (graph->block[b].task != NO_TASK) graph->tasks[graph->block[b].task].blocks++;
   }
 }
 
@@ -364,6 +388,7 @@ static int build_tasks(tn__graph *graph) {
   list_ops(graph);
   assign_blocks(graph, writer);
   list_inputs(graph);
+  find_sources(graph);
   spread_not_ok(graph);
   tn__mem_free(parent);
   tn__mem_free(writer);
@@ -386,6 +411,7 @@ static int allocate(tn__graph *graph) {
   tn_trace_table(graph->trace, TN_TABLE_REF, &refs);
   graph->block = tn__mem_zalloc(graph->block_count + 1, sizeof *graph->block);
   graph->slot_next = tn__mem_zalloc(graph->slot_count + 1, sizeof *graph->slot_next);
+  graph->slot_unpacked = tn__mem_alloc((graph->slot_count + 1) * sizeof *graph->slot_unpacked);
   graph->slot_released = tn__mem_alloc((graph->slot_count + 1) * sizeof *graph->slot_released);
   graph->source = tn__mem_alloc((graph->block_count + 1) * sizeof *graph->source);
   graph->forward_ops = tn__mem_zalloc(n, sizeof *graph->forward_ops);
@@ -395,16 +421,17 @@ static int allocate(tn__graph *graph) {
   graph->tasks = tn__mem_zalloc(n, sizeof *graph->tasks);
   graph->task_ops = tn__mem_zalloc(n, sizeof *graph->task_ops);
   graph->task_inputs = tn__mem_zalloc(refs + 1, sizeof *graph->task_inputs);
-  if (!graph->block || !graph->slot_next || !graph->slot_released || !graph->source || !graph->forward_ops || !graph->op_task || !graph->op_random || !graph->random_probe || !graph->tasks ||
-      !graph->task_ops || !graph->task_inputs)
+  if (!graph->block || !graph->slot_next || !graph->slot_unpacked || !graph->slot_released || !graph->source || !graph->forward_ops ||
+      !graph->op_task || !graph->op_random || !graph->random_probe || !graph->tasks || !graph->task_ops || !graph->task_inputs)
     return TN_ENOMEM;
+  memset(graph->slot_unpacked, 0xff, (graph->slot_count + 1) * sizeof *graph->slot_unpacked);
   memset(graph->slot_released, 0xff, (graph->slot_count + 1) * sizeof *graph->slot_released);
   memset(graph->source, 0xff, (graph->block_count + 1) * sizeof *graph->source);
   memset(graph->op_task, 0xff, n * sizeof *graph->op_task);
   memset(graph->op_random, 0xff, n * sizeof *graph->op_random);
   for (size_t b = 0; b < graph->block_count; b++)
-    graph->block[b] = (tn__graph_block){.task = NO_TASK, .root = TN_NONE, .slot = TN_NONE, .twin = TN_NONE, .dropped_at = TN_NONE,
-                                        .unpacked_at = TN_NONE, .released_at = TN_NONE};
+    graph->block[b] = (tn__graph_block){.task = NO_TASK, .root = TN_NONE, .slot = TN_NONE, .source_slot = TN_NONE, .twin = TN_NONE,
+                                        .dropped_at = TN_NONE, .unpacked_at = TN_NONE, .gone_at = TN_NONE, .released_at = TN_NONE};
   return TN_OK;
 }
 
@@ -431,6 +458,7 @@ out:
 void tn__graph_deinit(tn__graph *graph) {
   tn__mem_free(graph->block);
   tn__mem_free(graph->slot_next);
+  tn__mem_free(graph->slot_unpacked);
   tn__mem_free(graph->slot_released);
   tn__mem_free(graph->source);
   tn__mem_free(graph->forward_ops);

@@ -24,22 +24,21 @@ typedef struct tn__graph_block {
   uint32_t version;       /* final version in the forward pass */
   uint32_t root;          /* value of that version that is no view, TN_NONE */
   uint32_t slot;          /* first slot on it in this pass, TN_NONE; next ones by tn__graph.slot_next */
+  uint32_t source_slot;   /* slot that gives it to a run op while it is kept, TN_NONE when none can: see find_sources() */
   uint32_t dropped_at;    /* event of its natural death in the forward pass, TN_NONE */
   uint32_t unpacked_at;   /* event of its slots' first UNPACK, TN_NONE */
+  uint32_t gone_at;       /* event of its last DROP after that, TN_NONE */
   uint32_t released_at;   /* event of its slots' last RELEASE, TN_NONE */
   uint32_t twin;          /* of an item: the block of the pass before that holds the same slots, TN_NONE */
   uint8_t in_pass;        /* allocated in the forward half of a pass */
   uint8_t is_item;
-  uint16_t reserved;
 } tn__graph_block;
 
 typedef struct tn__graph_task {
   uint32_t ops_at, ops_count;     /* range of tn__graph.task_ops, ascending */
   uint32_t inputs_at, inputs_count; /* range of tn__graph.task_inputs: blocks of the pass it reads, its own excluded */
   double seconds;
-  uint8_t ok, is_random;
-  uint16_t reserved;
-  uint32_t blocks;                /* how many blocks it writes */
+  uint8_t ok;
 } tn__graph_task;
 
 typedef struct tn__graph {
@@ -63,6 +62,7 @@ typedef struct tn__graph {
 
   tn__graph_block *block; /* block_count */
   uint32_t *slot_next;    /* slot_count: next slot on the same block, TN_NONE */
+  uint32_t *slot_unpacked; /* slot_count: event of its first UNPACK, TN_NONE */
   uint32_t *slot_released; /* slot_count: event of its RELEASE, TN_NONE */
   uint32_t *source;       /* block_count: a named value on a block from outside, TN_NONE */
   uint32_t *forward_ops;  /* ops of the forward halves, in order */
@@ -85,8 +85,8 @@ void tn__graph_deinit(tn__graph *graph);
 uint64_t tn__graph_bytes(const tn__graph *graph, uint32_t block);
 /* Device seconds of one op run again.  The host's time for it is counted over the whole step, see search.c. */
 double tn__graph_op_seconds(const tn__graph *graph, uint32_t op);
-/* The slot on a block of the pass that autograd keeps longest, TN_NONE when it has none. */
-uint32_t tn__graph_source_slot(const tn__graph *graph, uint32_t block);
+/* Is output, one of the op's, a tensor that it allocated or wrote?  Not a view, nor TN_NONE. */
+int tn__graph_is_written(const tn__graph *graph, uint32_t op, uint32_t output);
 /* Is value v, read in the forward pass, what its block holds when backward begins? */
 int tn__graph_is_final(const tn__graph *graph, uint32_t value);
 

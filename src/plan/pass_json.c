@@ -89,8 +89,8 @@ static uint32_t base_of(writer *w, uint32_t v, uint32_t op) {
     add_source(w, named, TN_NONE);
     return named;
   }
-  if (op == TN_NONE || tn__schedule_reads_made(w->schedule, op, block)) return w->root_of[v] == TN_NONE ? v : w->root_of[v];
-  uint32_t slot = tn__graph_source_slot(g, block);
+  if (op == TN_NONE || tn__schedule_reads_made(w->schedule, op, v)) return w->root_of[v] == TN_NONE ? v : w->root_of[v];
+  uint32_t slot = g->block[block].source_slot;
   add_source(w, g->slots[slot].value, slot);
   return g->slots[slot].value;
 }
@@ -102,15 +102,17 @@ static void add_number(tn_text *text, unsigned long number) {
   tn__text_printf(text, "%lu", number);
 }
 
-/* Every tensor that run ops have made on the block. */
+/* Every tensor that run ops have made on the block.  What a kept slot gives is not among them, though an op may have made it again. */
 static void add_block_values(writer *w, tn_text *list, uint32_t block) {
   const tn__graph *g = w->graph;
+  uint32_t source_slot = w->schedule->dropped[block] ? TN_NONE : g->block[block].source_slot;
+  uint32_t kept = source_slot == TN_NONE ? TN_NONE : g->slots[source_slot].value;
   const tn__graph_task *task = &g->tasks[g->block[block].task];
   for (uint32_t i = 0; i < task->ops_count; i++) {
-    const tn_op *op = &g->ops[g->task_ops[task->ops_at + i]];
-    for (uint32_t o = 0; o < op->outputs_count; o++) {
-      uint32_t v = g->refs[op->outputs_at + o];
-      if (v != TN_NONE && g->values[v].block == block && !(g->values[v].flags & TN_VALUE_VIEW)) add_number(list, v);
+    uint32_t op = g->task_ops[task->ops_at + i];
+    for (uint32_t o = 0; o < g->ops[op].outputs_count; o++) {
+      uint32_t v = g->refs[g->ops[op].outputs_at + o];
+      if (tn__graph_is_written(g, op, v) && g->values[v].block == block && v != kept) add_number(list, v);
     }
   }
 }
@@ -126,8 +128,8 @@ static void add_op(writer *w, uint32_t op) {
   tn__text_printf(&w->ops, ", \"call\": %s, \"out\": [", tn_trace_string(g->trace, o->args));
   for (uint32_t i = 0; i < o->outputs_count; i++) {
     uint32_t v = g->refs[o->outputs_at + i];
-    if (v == TN_NONE) tn__text_add(&w->ops, i ? ", null" : "null");
-    else add_number(&w->ops, v);
+    if (tn__graph_is_written(g, op, v)) add_number(&w->ops, v);
+    else tn__text_add(&w->ops, i ? ", null" : "null");
   }
   tn__text_add(&w->ops, "]");
   int32_t random = g->op_random[op];
@@ -189,7 +191,7 @@ static void add_holds(writer *w) {
   const tn__graph *g = w->graph;
   for (size_t h = 0; h < w->schedule->hold_count; h++) {
     const tn__hold *hold = &w->schedule->holds[h];
-    uint32_t slot = tn__graph_source_slot(g, hold->block), until = w->schedule->programs[hold->program].slot;
+    uint32_t slot = g->block[hold->block].source_slot, until = w->schedule->programs[hold->program].slot;
     if (g->slots[slot].pass != g->pass) continue;
     comma(&w->hold);
     tn__text_printf(&w->hold, "\"%u\": [[%u, %u]]", g->slots[slot].index, g->slots[slot].value, g->slots[until].index);

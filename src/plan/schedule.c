@@ -15,11 +15,12 @@ static int compare_ops(const void *a, const void *b) {
 
 /* Must this block, read by a task, be made again first? */
 static int must_make(const tn__schedule *s, uint32_t block) {
-  return s->dropped[block] || s->graph->block[block].slot == TN_NONE;
+  return s->dropped[block] || s->graph->block[block].source_slot == TN_NONE;
 }
 
-int tn__schedule_reads_made(const tn__schedule *s, uint32_t op, uint32_t block) {
-  return must_make(s, block) || s->graph->block[block].task == s->graph->op_task[op];
+int tn__schedule_reads_made(const tn__schedule *s, uint32_t op, uint32_t value) {
+  uint32_t block = s->graph->values[value].block;
+  return must_make(s, block) || (s->graph->block[block].task == s->graph->op_task[op] && !tn__graph_is_final(s->graph, value));
 }
 
 /* The ops of task and of all it depends on that have not run yet, appended to runs in program order. */
@@ -66,7 +67,7 @@ static void list_programs(tn__schedule *s) {
 
 /* A kept block read by a run: held when autograd has let go of it before. */
 static void use_kept(tn__schedule *s, uint32_t block, uint32_t program) {
-  uint32_t released_at = s->graph->block[block].released_at;
+  uint32_t released_at = s->graph->slot_released[s->graph->block[block].source_slot];
   if (released_at == TN_NONE || released_at > s->programs[program].event) return;
   if (s->hold_at[block] == TN_NONE) {
     s->hold_at[block] = (uint32_t)s->hold_count;
@@ -75,10 +76,11 @@ static void use_kept(tn__schedule *s, uint32_t block, uint32_t program) {
   s->holds[s->hold_at[block]].program = program;
 }
 
-/* Notes that the block is read by this run of this program. */
-static void use(tn__schedule *s, uint32_t block, uint32_t run, uint32_t program) {
+/* Notes that the value is read by this run of this program. */
+static void use(tn__schedule *s, uint32_t value, uint32_t run, uint32_t program) {
+  uint32_t block = s->graph->values[value].block;
   if (!s->graph->block[block].in_pass) return;
-  if (tn__schedule_reads_made(s, s->runs[run].op, block)) {
+  if (tn__schedule_reads_made(s, s->runs[run].op, value)) {
     s->last_run[block] = run;
     s->last_program[block] = program;
   } else {
@@ -93,12 +95,11 @@ static void note_uses(tn__schedule *s) {
     for (uint32_t r = program->run_at; r < program->run_at + program->run_count; r++) {
       const tn_op *op = &g->ops[s->runs[r].op];
       for (uint32_t i = 0; i < op->inputs_count; i++) {
-        uint32_t v = g->refs[op->inputs_at + i];
-        if (v != TN_NONE) use(s, g->values[v].block, r, p);
+        use(s, g->refs[op->inputs_at + i], r, p);
       }
       for (uint32_t i = 0; i < op->outputs_count; i++) {
         uint32_t v = g->refs[op->outputs_at + i];
-        if (v == TN_NONE) continue;
+        if (!tn__graph_is_written(g, s->runs[r].op, v)) continue;
         uint32_t block = g->values[v].block;
         if (s->made_run[block] == TN_NONE) s->made_run[block] = r;
         s->last_run[block] = r;

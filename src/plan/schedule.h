@@ -44,14 +44,14 @@ typedef struct tn__schedule {
   /* scratch */
   uint8_t *task_done;
   uint32_t *stack, *made_run, *last_run, *last_program, *hold_at;
-  uint32_t *program_of_slot; /* per slot, TN_NONE: nothing to do */
+  uint32_t *program_of_slot; /* per slot, TN_NONE: it is kept */
 } tn__schedule;
 
 int tn__schedule_init(tn__schedule *schedule, const tn__graph *graph);
 void tn__schedule_deinit(tn__schedule *schedule);
-/* Does this run op read the block as made again (1), or as the kept slot holds it (0)?  A kept block may be made again beside
- * another output of its task; only the task itself reads that instance. */
-int tn__schedule_reads_made(const tn__schedule *schedule, uint32_t op, uint32_t block);
+/* Does this run op read the value, on a block of the pass, as made again (1), or from the kept slot (0)?  A kept block may be made again
+ * beside another output of its task; only the task itself reads that instance, and only what was there before its final version. */
+int tn__schedule_reads_made(const tn__schedule *schedule, uint32_t op, uint32_t value);
 /* From schedule->dropped, which may name items only.  Cannot fail: the arrays are large enough for any decision. */
 void tn__schedule_build(tn__schedule *schedule);
 

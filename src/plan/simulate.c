@@ -75,7 +75,7 @@ static void run_program(run_state *run, uint32_t p) {
     const tn_op *op = &g->ops[s->runs[r].op];
     for (uint32_t i = 0; i < op->outputs_count; i++) {
       uint32_t v = g->refs[op->outputs_at + i];
-      if (v != TN_NONE && g->block[g->values[v].block].in_pass) set_second(run, run->sim->made, g->values[v].block, 1);
+      if (tn__graph_is_written(g, s->runs[r].op, v)) set_second(run, run->sim->made, g->values[v].block, 1);
     }
     forget(run, s->runs[r].forget_at, s->runs[r].forget_count);
   }
@@ -94,9 +94,10 @@ static void unpack(run_state *run, uint32_t slot) {
     if (run->schedule->hold_at[block] != TN_NONE && run->event == run->sim->graph->block[block].unpacked_at) add_hold(run, block, 1);
     return;
   }
-  if (program != TN_NONE) run_program(run, program);
+  int is_first = run->event == run->schedule->programs[program].event; /* asked for again, it is as it was left */
+  if (is_first) run_program(run, program);
   set_second(run, run->sim->revived, block, 1);
-  if (program != TN_NONE) end_program(run, program);
+  if (is_first) end_program(run, program);
 }
 
 static void step_event(run_state *run, const tn_event *event) {

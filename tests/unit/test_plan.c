@@ -8,8 +8,8 @@
 static net layered(int layers) {
   net n = {.count = 2 * layers};
   for (int i = 0; i < layers; i++) {
-    n.ops[2 * i] = (net_op){4 * MB, 1e-3, {2 * i - 1, NET_NO_INPUT}, 1, 0, TN_OP_REBUILDABLE};
-    n.ops[2 * i + 1] = (net_op){4 * MB, 1e-5, {2 * i, NET_NO_INPUT}, 1, 0, TN_OP_REBUILDABLE};
+    n.ops[2 * i] = net_layer(4 * MB, 1e-3, 2 * i - 1);
+    n.ops[2 * i + 1] = net_layer(4 * MB, 1e-5, 2 * i);
   }
   return n;
 }
@@ -46,9 +46,8 @@ static void cheap_ops_go_first(void **state) {
   net n = layered(6);
   tn_plan_result all = plan_for(&n, UINT64_MAX, NULL);
   /* Two activations less: two cheap ops of 10 us, no matmul of 1 ms.  Segments are whole 20 MiB, so only allocated is asked for. */
-  net *same = &n;
   tn_profile profile = net_profile();
-  tn_trace *trace = net_trace(same);
+  tn_trace *trace = net_trace(&n);
   tn__graph g;
   tn__schedule s;
   tn__simulate sim;
@@ -88,22 +87,6 @@ static void second_pass_follows_the_first(void **state) {
 
 /* ---- against the best of all subsets ------------------------------------------------------------------------------------- */
 
-static net random_net(uint64_t *seed) {
-  net n = {.count = 6 + (int)(tn_test_random(seed) % 6)};
-  for (int i = 0; i < n.count; i++) {
-    net_op *op = &n.ops[i];
-    op->bytes = MB * (1 + tn_test_random(seed) % 8);
-    op->seconds = 1e-6 * (double)(1 + tn_test_random(seed) % 100);
-    op->inputs[0] = i ? (int)(tn_test_random(seed) % 3 ? i - 1 : (int)(tn_test_random(seed) % (uint64_t)i)) : NET_BATCH;
-    op->inputs[1] = i > 1 && tn_test_random(seed) % 3 == 0 ? (int)(tn_test_random(seed) % (uint64_t)i) : NET_NO_INPUT;
-    op->saves_input = op->inputs[0] >= 0 && tn_test_random(seed) % 3 != 0;
-    op->saves_output = tn_test_random(seed) % 2;
-    op->flags = tn_test_random(seed) % 6 ? TN_OP_REBUILDABLE : 0;
-  }
-  n.ops[n.count - 1].saves_output = 1;
-  return n;
-}
-
 typedef struct brute { double seconds; uint64_t smallest; int fits; } brute;
 
 static brute best_of_all(tn__schedule *s, tn__simulate *sim, const uint32_t *items, size_t count, uint64_t limit) {
@@ -127,7 +110,7 @@ static void close_to_the_best_of_all(void **state) {
   int cases = 0, missed = 0, exact = 0;
   double ours = 0, theirs = 0;
   for (int round = 0; round < 200; round++) {
-    net n = random_net(&seed);
+    net n = net_random(&seed, 6, round % 2);
     tn_profile profile = net_profile();
     tn_trace *trace = net_trace(&n);
     tn__graph g;
@@ -171,13 +154,10 @@ static void close_to_the_best_of_all(void **state) {
 }
 
 static int make_plan(void *user) {
-  (void)user;
   tn_profile profile = net_profile();
-  net n = layered(3);
   tn_plan *plan = NULL;
   char *text = NULL;
   tn_trace *trace = user;
-  (void)n;
   tn_plan_options options = {.limit_bytes = 60 * MB, .expandable_segments = 1};
   int rc = tn_plan_new(trace, &profile, &options, &plan, NULL);
   if (rc == TN_OK) rc = tn_plan_pass_json(plan, &text);
