@@ -288,7 +288,7 @@ def _context_bytes(before: Any, card: Any) -> int:
 
 
 def _cublas_bytes() -> dict[str, int]:
-    """What the first matmul of a thread leaves allocated (its workspace), and what one with a bias takes while it runs."""
+    """What the first matmul of a thread leaves allocated (its workspace), and the first with a bias (cublasLt's)."""
     import torch
 
     getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
@@ -305,12 +305,10 @@ def _cublas_bytes() -> dict[str, int]:
     torch.cuda.synchronize()
     autograd = torch.cuda.memory_allocated() - held
     with torch.no_grad():
-        torch.addmm(bias, a, b)
-        torch.cuda.reset_peak_memory_stats()
         held = torch.cuda.memory_allocated()
         result = torch.addmm(bias, a, b)
-        lt = torch.cuda.max_memory_allocated() - held - result.untyped_storage().nbytes()
-    return {"cublas_main_thread": main, "cublas_autograd_thread": autograd, "cublaslt_while_running": lt}
+        lt = torch.cuda.memory_allocated() - held - result.untyped_storage().nbytes()
+    return {"cublas_main_thread": main, "cublas_autograd_thread": autograd, "cublaslt": lt}
 
 
 # ---- a whole profile -------------------------------------------------------------------------------------------------------------
@@ -349,6 +347,7 @@ def measure_cpu(progress: Callable[[str], None]) -> dict[str, Any]:
         "total_bytes": host_bytes(),
         "context_bytes": 0,
         "cublas_workspace_bytes": 0,
+        "cublaslt_workspace_bytes": 0,
         "source": f"measured with torch {torch.__version__}, {torch.get_num_threads()} threads",
         "measured": {"bandwidths": {key: _rounded(value) for key, value in bandwidths.items()}},
     }
@@ -386,6 +385,7 @@ def measure_cuda(name: str | None, progress: Callable[[str], None]) -> dict[str,
         "total_bytes": properties.total_memory,
         "context_bytes": -(-context // granule) * granule,
         "cublas_workspace_bytes": workspaces["cublas_main_thread"],
+        "cublaslt_workspace_bytes": workspaces["cublaslt"],
         "capability": [properties.major, properties.minor],
         "multiprocessors": properties.multi_processor_count,
         "source": f"measured: {properties.name}, driver {card.driver()}, CUDA {torch.version.cuda}, torch {torch.__version__}",
@@ -408,7 +408,7 @@ def _late_context(before: Any, card: Any) -> int | None:
 
 
 ORDER = (
-    "name", "card", "total_bytes", "context_bytes", "cublas_workspace_bytes", "flops_per_s", "bytes_per_s", "host_copy_bytes_per_s",
+    "name", "card", "total_bytes", "context_bytes", "cublas_workspace_bytes", "cublaslt_workspace_bytes", "flops_per_s", "bytes_per_s", "host_copy_bytes_per_s",
     "launch_s", "host_op_s", "host_rebuild_s", "capability", "multiprocessors", "source", "measured",
 )  # fmt: skip
 
