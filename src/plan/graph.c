@@ -227,7 +227,7 @@ static int dtype_equal(const tn__graph *graph, uint32_t a, uint32_t b) {
   const char *x = tn_trace_string(graph->trace, graph->values[a].meta);
   const char *y = tn_trace_string(graph->trace, graph->values[b].meta);
   size_t n = strcspn(x, "[");
-  return n == strcspn(y, "[") && !strncmp(x, y, n);
+  return x[n] == '[' && !strncmp(x, y, n + 1);
 }
 
 /* An input from outside the pass can be read again if the pass does not overwrite it and something named is on its block; one from the
@@ -249,7 +249,7 @@ static int output_is_repeatable(const tn__graph *graph, uint32_t op, uint32_t va
 
 static int op_is_repeatable(const tn__graph *graph, uint32_t op) {
   const tn_op *o = &graph->ops[op];
-  if (!(o->flags & TN_OP_REBUILDABLE) || !o->args) return 0;
+  if (!(o->flags & TN_OP_REBUILDABLE) || tn_trace_string(graph->trace, o->args)[0] != '{') return 0;
   int32_t random = graph->op_random[op];
   if (o->flags & TN_OP_RANDOM && o->pass == graph->pass) { /* the last pass decides for its twins */
     if (random < 0 || (random > 0 && graph->random_probe[random] == TN_NONE)) return 0;

@@ -46,12 +46,12 @@ static int replay_free(void *user, uint32_t key) {
 static int replay_start(replay *r, const tn_plan *plan) {
   const tn__graph *g = &plan->graph;
   for (uint32_t b = 0; b < g->block_count; b++) {
-    int starts = plan->simulate.start_referenced[b] && !(g->blocks[b].flags & TN_BLOCK_HOST);
+    int starts = tn__simulate_starts_with(&plan->simulate, b) && !(g->blocks[b].flags & TN_BLOCK_HOST);
     for (uint32_t key = 2 * b; key <= 2 * b + 1; key++)
       if (r->addr[key] && !(starts && key == 2 * b)) TN_TRY(replay_free(r, key));
   }
   for (uint32_t b = 0; b < g->block_count; b++) {
-    int starts = plan->simulate.start_referenced[b] && !(g->blocks[b].flags & TN_BLOCK_HOST);
+    int starts = tn__simulate_starts_with(&plan->simulate, b) && !(g->blocks[b].flags & TN_BLOCK_HOST);
     if (starts && !r->addr[2 * b]) TN_TRY(replay_alloc(r, 2 * b, g->blocks[b].bytes));
   }
   return TN_OK;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "trace/lives.h"
 
 typedef struct run_state {
   tn__simulate *sim;
@@ -133,7 +134,7 @@ int tn__simulate_run(tn__simulate *sim, const tn__schedule *schedule, const tn__
   const tn__graph *g = sim->graph;
   run_state run = {.sim = sim, .schedule = schedule, .sink = sink};
   memcpy(sim->referenced, sim->start_referenced, g->block_count);
-  memset(sim->held, 0, g->block_count * sizeof *sim->held);
+  memcpy(sim->held, sim->start_held, g->block_count * sizeof *sim->held);
   memset(sim->made, 0, g->block_count);
   memset(sim->revived, 0, g->block_count);
   sim->live_bytes = sim->peak_bytes = sim->start_bytes;
@@ -147,23 +148,34 @@ int tn__simulate_run(tn__simulate *sim, const tn__schedule *schedule, const tn__
   return run.rc < 0 ? run.rc : 0;
 }
 
-/* What lives when the step begins; slots of earlier steps have been given back by then. */
+int tn__simulate_starts_with(const tn__simulate *sim, uint32_t block) {
+  return sim->start_referenced[block] || sim->start_held[block];
+}
+
+/* What lives when the step begins. */
 static void read_start(tn__simulate *sim) {
   const tn__graph *g = sim->graph;
   for (uint32_t e = 0; e < g->event_first; e++) {
     const tn_event *event = &g->events[e];
-    if (event->kind == TN_EVENT_ALLOC) sim->start_referenced[event->id] = 1;
-    if (event->kind == TN_EVENT_DROP) sim->start_referenced[event->id] = 0;
-    if (event->kind == TN_EVENT_UNPACK) sim->start_referenced[g->slots[event->id].block] = 1;
+    uint32_t block = tn__event_block(event, g->slots);
+    switch (event->kind) {
+      case TN_EVENT_ALLOC:
+      case TN_EVENT_UNPACK: sim->start_referenced[block] = 1; break;
+      case TN_EVENT_DROP: sim->start_referenced[block] = 0; break;
+      case TN_EVENT_PACK: sim->start_held[block]++; break;
+      case TN_EVENT_RELEASE: sim->start_held[block]--; break;
+      default: break;
+    }
   }
   for (uint32_t b = 0; b < g->block_count; b++)
-    if (sim->start_referenced[b]) sim->start_bytes += tn__graph_bytes(g, b);
+    if (tn__simulate_starts_with(sim, b)) sim->start_bytes += tn__graph_bytes(g, b);
 }
 
 int tn__simulate_init(tn__simulate *sim, const tn__graph *graph) {
   size_t blocks = graph->block_count + 1, slots = graph->slot_count + 1;
   *sim = (tn__simulate){.graph = graph};
   sim->start_referenced = tn__mem_zalloc(blocks, 1);
+  sim->start_held = tn__mem_zalloc(blocks, sizeof *sim->start_held);
   sim->referenced = tn__mem_zalloc(blocks, 1);
   sim->held = tn__mem_zalloc(blocks, sizeof *sim->held);
   sim->made = tn__mem_zalloc(blocks, 1);
@@ -171,8 +183,8 @@ int tn__simulate_init(tn__simulate *sim, const tn__graph *graph) {
   sim->profile = tn__mem_zalloc(graph->event_count + 1, sizeof *sim->profile);
   sim->hold_ends = tn__mem_zalloc(slots, sizeof *sim->hold_ends);
   sim->hold_next = tn__mem_zalloc(blocks, sizeof *sim->hold_next);
-  if (!sim->start_referenced || !sim->referenced || !sim->held || !sim->made || !sim->revived || !sim->hold_ends || !sim->hold_next ||
-      !sim->profile) {
+  if (!sim->start_referenced || !sim->start_held || !sim->referenced || !sim->held || !sim->made || !sim->revived || !sim->hold_ends ||
+      !sim->hold_next || !sim->profile) {
     tn__simulate_deinit(sim);
     return TN_ENOMEM;
   }
@@ -182,6 +194,7 @@ int tn__simulate_init(tn__simulate *sim, const tn__graph *graph) {
 
 void tn__simulate_deinit(tn__simulate *sim) {
   tn__mem_free(sim->start_referenced);
+  tn__mem_free(sim->start_held);
   tn__mem_free(sim->referenced);
   tn__mem_free(sim->held);
   tn__mem_free(sim->made);

@@ -21,6 +21,7 @@ typedef struct tn__simulate_sink {
 typedef struct tn__simulate {
   const tn__graph *graph;
   uint8_t *start_referenced; /* per block: state when the step begins */
+  uint32_t *start_held;      /* per block: slots of earlier steps that are still held then */
   uint8_t *referenced, *made, *revived; /* per block, scratch */
   uint32_t *held;            /* per block: kept slots and holds */
   uint32_t *hold_ends;       /* per program: first hold that ends there, then by hold_next */
@@ -35,6 +36,8 @@ typedef struct tn__simulate {
 
 int tn__simulate_init(tn__simulate *simulate, const tn__graph *graph);
 void tn__simulate_deinit(tn__simulate *simulate);
+/* Is the block live when the step begins? */
+int tn__simulate_starts_with(const tn__simulate *simulate, uint32_t block);
 /* The whole step; sink may be NULL.  Returns what the sink returned if negative, or 0. */
 int tn__simulate_run(tn__simulate *simulate, const tn__schedule *schedule, const tn__simulate_sink *sink);
 #ifdef __cplusplus
