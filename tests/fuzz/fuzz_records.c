@@ -1,18 +1,11 @@
-/* Records may hold anything: tn_trace_check() refuses them, or every index in them is safe to follow.
- *
- * The input is one byte per table, its number of records, then their bytes one table after the other. */
+/* Records may hold anything: tn_trace_check() refuses them, or every index in them is safe to follow. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "records.h"
 #include "trace/lives.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static const size_t record_bytes[TN_TABLE_COUNT] = {
-#define RECORD_BYTES(name, type) sizeof(type),
-    TN_TABLES(RECORD_BYTES)
-#undef RECORD_BYTES
-};
 
 static int ignore(void *user, tn__life_event life) {
   (void)user, (void)life;
@@ -43,27 +36,12 @@ static uint64_t follow(const tn_trace *trace) {
   return sum;
 }
 
-static int fill(tn_trace *trace, const uint8_t *data, size_t size) {
-  const uint8_t *counts = data;
-  data += TN_TABLE_COUNT;
-  size -= TN_TABLE_COUNT;
-  for (int i = 0; i < TN_TABLE_COUNT; i++) {
-    size_t bytes = counts[i] * record_bytes[i];
-    if (bytes > size) return TN_EINVAL;
-    int rc = tn_trace_add(trace, (enum tn_table)i, data, counts[i]);
-    if (rc) return rc;
-    data += bytes;
-    size -= bytes;
-  }
-  return TN_OK;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   tn_trace *trace = NULL;
   tn_error err = {0};
-  if (size < TN_TABLE_COUNT || tn_trace_new(&trace)) return 0;
+  if (tn_trace_new(&trace)) return 0;
   if (tn_trace_add_strings(trace, "a\0b\0c\0d\0e\0f\0g\0h\0i\0j\0k", 22, 11)) abort();
-  if (fill(trace, data, size) == TN_OK) {
+  if (records_fill(trace, data, size) == TN_OK) {
     int rc = tn_trace_check(trace, &err);
     if (rc == TN_OK && tn__lives(trace, NULL, ignore, NULL)) abort();
     if (rc == TN_OK) {
