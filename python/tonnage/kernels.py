@@ -1,7 +1,8 @@
 """What CUDA kernels allocate that their schema does not show: the order of their outputs, and memory of their own while they run.
 
 Read off allocator histories of PyTorch 2.11 with cuDNN 9.19 on an H200; the formulas are in bytes, and each names what it was read from.
-A kernel's allocations are a list of steps: an output by position, or ("temp", bytes) for memory that is given back when the kernel has been started.
+A kernel's allocations are a list of steps: an output by position, ("out", bytes) for the one output in memory larger than it needs, or
+("temp", bytes) for memory that is given back when the kernel has been started.
 cuBLAS's own workspaces, which stay, are in recorder.py.
 """
 from __future__ import annotations
@@ -86,8 +87,8 @@ def _embedding_backward(args: tuple, out: Any) -> list[Step]:
 
 
 def _mse_loss(args: tuple, out: Any) -> list[Step]:
-    """With a reduction the unreduced loss is made first."""
-    return [("temp", _bytes(args[0])), 0] if len(args) < 3 or args[2] else [0]
+    """With a reduction, the result is made as large as without, then shrunk, which gives no memory back; and there is a copy to reduce."""
+    return [("out", _bytes(args[0])), ("temp", _bytes(args[0]))] if len(args) < 3 or args[2] else [0]
 
 
 KERNELS: dict[str, Callable[[tuple, Any], list[Step]]] = {

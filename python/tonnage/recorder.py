@@ -365,14 +365,18 @@ class Recorder(TorchDispatchMode):
             temporary.clear()
 
         for step in kernel_steps(op.base, args, out):
-            if not isinstance(step, int):
+            if not isinstance(step, int) and step[0] == "temp":
                 temporary.append(self.own_memory(step[1], index, op.base))
                 continue
             give_back()
-            storage = outs[step].untyped_storage()
-            if storage._cdata not in self.storages:
-                self.allocate(storage, outs[step].device, index)
-                fresh = True
+            tensor = outs[step if isinstance(step, int) else 0]
+            storage = tensor.untyped_storage()
+            if storage._cdata in self.storages:
+                continue
+            block = self.allocate(storage, tensor.device, index)
+            fresh = True
+            if not isinstance(step, int):
+                block.bytes = step[1]
         give_back()
         return fresh
 
