@@ -102,17 +102,24 @@ static void add_number(tn_text *text, unsigned long number) {
   tn__text_printf(text, "%lu", number);
 }
 
-/* Every tensor that run ops have made on the block.  What a kept slot gives is not among them, though an op may have made it again. */
+/* Is output, one of the op's, a tensor that running it again makes?  Not a view: windows are made where they are read.  Nor what a kept
+ * slot gives: it may be read, and the op that makes it beside another output must not take its place. */
+static int is_made(const writer *w, uint32_t op, uint32_t output) {
+  const tn__graph *g = w->graph;
+  if (!tn__graph_is_written(g, op, output)) return 0;
+  uint32_t block = g->values[output].block, source_slot = g->block[block].source_slot;
+  return w->schedule->dropped[block] || source_slot == TN_NONE || g->slots[source_slot].value != output;
+}
+
+/* Every tensor that run ops have made on the block. */
 static void add_block_values(writer *w, tn_text *list, uint32_t block) {
   const tn__graph *g = w->graph;
-  uint32_t source_slot = w->schedule->dropped[block] ? TN_NONE : g->block[block].source_slot;
-  uint32_t kept = source_slot == TN_NONE ? TN_NONE : g->slots[source_slot].value;
   const tn__graph_task *task = &g->tasks[g->block[block].task];
   for (uint32_t i = 0; i < task->ops_count; i++) {
     uint32_t op = g->task_ops[task->ops_at + i];
     for (uint32_t o = 0; o < g->ops[op].outputs_count; o++) {
       uint32_t v = g->refs[g->ops[op].outputs_at + o];
-      if (tn__graph_is_written(g, op, v) && g->values[v].block == block && v != kept) add_number(list, v);
+      if (is_made(w, op, v) && g->values[v].block == block) add_number(list, v);
     }
   }
 }
@@ -128,7 +135,7 @@ static void add_op(writer *w, uint32_t op) {
   tn__text_printf(&w->ops, ", \"call\": %s, \"out\": [", tn_trace_string(g->trace, o->args));
   for (uint32_t i = 0; i < o->outputs_count; i++) {
     uint32_t v = g->refs[o->outputs_at + i];
-    if (tn__graph_is_written(g, op, v)) add_number(&w->ops, v);
+    if (is_made(w, op, v)) add_number(&w->ops, v);
     else tn__text_add(&w->ops, i ? ", null" : "null");
   }
   tn__text_add(&w->ops, "]");
