@@ -23,10 +23,6 @@ import inputs
 import measure
 
 
-def slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name)
-
-
 def stats_of(torch: Any) -> dict[str, int]:
     """The allocator's own peaks since they were last reset."""
     stats = torch.cuda.memory_stats()
@@ -162,7 +158,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.child:
         entry = inputs.find([args.child])[0]
-        record = Path(args.history) / f"{slug(entry.name)}.json.gz" if args.history else None
+        record = Path(args.history) / f"{measure.slug(entry.name)}.json.gz" if args.history else None
         print(json.dumps(measure_one(entry, args.steps, args.timed, record, args.stacks)))
         return 0
     rows: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import platform
+import re
 import statistics
 import sys
 import tempfile
@@ -55,6 +56,11 @@ def environment() -> dict[str, str]:
     """For child processes: this repository's package first."""
     path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path}
+
+
+def slug(name: str) -> str:
+    """An input's name as a file's."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name)
 
 
 def synchronize(device: str) -> None:

@@ -1,20 +1,24 @@
 """Time against memory: what each lever costs for the bytes it frees, measured side by side in one process.
 
-    python bench/tradeoff.py [--only NAME ...] [--freed 0.25 0.5 0.75 1.0 1.1] [--compile] [--steps 10] [--device cuda]
+    python bench/tradeoff.py [--only NAME ...] [--freed 0.25 0.5 0.75 1.0 1.1] [--plans DIR] [--compile] [--steps 10] [--device cuda]
 
 For each input: unconstrained, every layer checkpointed, every second layer, torch's selective checkpointing, torch.compile at activation
 budgets 1.0 and 0.5 (--compile), and `tonnage.fit` at budgets that free the given shares of the way from unconstrained to every layer
 checkpointed. `share` is the overhead over unconstrained as a share of the straight line from unconstrained to every layer
 checkpointed, at the same measured allocated peak: below 1 beats mixing the two.
+
+--plans DIR: plans made elsewhere (bench/plans.py, which needs no GPU) instead of planning here; their budgets are those of the plans.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import inputs
@@ -66,11 +70,10 @@ def compiled(entry: inputs.Input, device: str, budget: float) -> tuple[Step, dic
 class Fitted:
     """tonnage.fit at several budgets of one input; what a plan predicts comes with it. Captures are shared between the budgets."""
 
-    def __init__(self, entry: inputs.Input, device: str, levers: list[str] | None) -> None:
-        self.entry, self.device, self.levers = entry, device, levers
-        self.captures: dict[Any, Any] = {}
+    def __init__(self, entry: inputs.Input, device: str, levers: list[str] | None, captures: dict[Any, Any]) -> None:
+        self.entry, self.device, self.levers, self.captures = entry, device, levers, captures
 
-    def __call__(self, budget: int) -> tuple[Step, dict[str, Any]]:
+    def __call__(self, budget: int, made: dict[str, Any] | None = None) -> tuple[Step, dict[str, Any]]:
         import tonnage
         from tonnage import fitting, planning
 
@@ -78,7 +81,7 @@ class Fitted:
         profile = fitting.profile_for(fitting.device_of(run.model), None)
         live = (run.model, run.optimizer, run.loss, run.batch)
         start = time.perf_counter()
-        plan = planning.plan_for(live, profile, budget, levers=self.levers, captures=self.captures)
+        plan = made or planning.plan_for(live, profile, budget, levers=self.levers, captures=self.captures)
         planned_s = time.perf_counter() - start
         step = tonnage.fit(*live, budget=budget, plan=plan, quiet=True)
         predicted = plan["predicted"]
@@ -191,9 +194,12 @@ def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str,
     none, every = ends.get("none"), ends.get("checkpoint all")
     if none and every:
         shared: dict[Any, Any] = {}
-        for name, levers in (("fit", None), ("rebuild only", ["rebuild", "allocator"])):
-            fitted = Fitted(entry, args.device, levers)
-            fitted.captures = shared
+        for path in sorted(args.plans.glob(f"{measure.slug(entry.name)}-*.json")) if args.plans else ():
+            made = json.loads(path.read_text())
+            fitted = Fitted(entry, args.device, None, shared)
+            run(path.stem.removeprefix(f"{measure.slug(entry.name)}-"), functools.partial(fitted, made["budget_bytes"], made), made["budget_bytes"])
+        for name, levers in (("fit", None), ("rebuild only", ["rebuild", "allocator"])) if not args.plans else ():
+            fitted = Fitted(entry, args.device, levers, shared)
             for freed in args.freed if levers is None or args.rebuild_only else ():
                 budget = int(none["device_used"] - freed * (none["device_used"] - every["device_used"]))
                 run(f"{name}, {freed:.0%} freed", functools.partial(fitted, budget), budget)
@@ -206,6 +212,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", default=inputs.TRADEOFF)
     parser.add_argument("--freed", nargs="+", type=float, default=[0.25, 0.5, 0.75, 1.0, 1.1])
     parser.add_argument("--compile", action="store_true", help="torch.compile too: a minute or more for each")
+    parser.add_argument("--plans", type=Path, metavar="DIR", help="plans made by bench/plans.py")
     parser.add_argument("--rebuild-only", action="store_true", help="fit without micro-batches too")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--device", default="cuda")
