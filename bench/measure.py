@@ -33,8 +33,9 @@ class Run:
     """A real training run without any of tonnage's machinery: what a user's own script would do."""
 
     def __init__(self, training: Any, device: str) -> None:
-        import torch
         from torch.utils._pytree import tree_map
+
+        import torch
 
         self.torch, self.device = torch, device
         torch.manual_seed(0)
@@ -102,7 +103,6 @@ def clear(device: str) -> None:
 def machine() -> dict[str, Any]:
     """What the numbers belong to."""
     import torch
-
     from tonnage._nvml import Card
 
     out: dict[str, Any] = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}

@@ -9,7 +9,6 @@ DIR/INPUT-fit-NNN.json (default levers) and DIR/INPUT-rebuild-NNN.json (no micro
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path

@@ -41,8 +41,9 @@ def plain(entry: inputs.Input, device: str, **overrides: object) -> tuple[Step, 
 
 def selective(entry: inputs.Input, device: str) -> tuple[Step, dict[str, Any]]:
     """Checkpoint every layer, but keep what matmuls, attention and dropout make."""
-    import torch
     from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+    import torch
 
     kept = ("aten::mm", "aten::addmm", "aten::bmm", "aten::native_dropout", "aten::_scaled_dot_product")
 
@@ -57,8 +58,9 @@ def selective(entry: inputs.Input, device: str) -> tuple[Step, dict[str, Any]]:
 
 
 def compiled(entry: inputs.Input, device: str, budget: float) -> tuple[Step, dict[str, Any]]:
-    import torch
     import torch._functorch.config
+
+    import torch
 
     torch._dynamo.reset()
     torch._functorch.config.activation_memory_budget = budget
