@@ -343,7 +343,8 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
     base, step = predicted["unconstrained_step_ms"], predicted["step_ms"]
     slower = f" ({100 * (step / base - 1):+.1f} %)" if base else ""
     yield f"Plan for {size(plan['budget_bytes'])} on {plan['device']}"
-    yield f"  predicted peak   {size(predicted['device_used_bytes'])} device-used, {size(predicted['reserved_bytes'])} reserved, {size(predicted['allocated_bytes'])} allocated"
+    used, reserved, allocated = (size(predicted[f"{name}_bytes"]) for name in ("device_used", "reserved", "allocated"))
+    yield f"  predicted peak   {used} device-used, {reserved} reserved, {allocated} allocated" if used != allocated else f"  predicted peak   {used} allocated"
     yield f"  unconstrained    {size(predicted['unconstrained_allocated_bytes'])} allocated"
     yield f"  predicted step   {step:.1f} ms{slower}, unconstrained {base:.1f} ms"
     if not plan["levers"]:
@@ -355,12 +356,13 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
         freed = size(entry["bytes_freed"]) if entry["bytes_freed"] else "-"
         yield f"  {entry['name']:<14}{entry['exactness']:<18}{freed:>12}{entry['extra_ms']:>9.1f} ms  {_detail(plan, entry['name'])}".rstrip()
     rows = sorted(plan["rebuilt"], key=lambda row: -row["bytes"])
+    names = [f"{row['module'] or '(root)'} {row['op'].split('.')[1]}" for row in rows[:12]]
+    width = max([40, *(len(name) for name in names)])
     if rows:
         yield ""
-        yield f"  {'rebuilt':<44}{'blocks':>7}{'bytes':>12}{'costs':>12}"
-    for row in rows[:12]:
-        name = f"{row['module'] or '(root)'} {row['op'].split('.')[1]}"
-        yield f"  {name[-43:]:<44}{row['count'] or '':>7}{size(row['bytes']) if row['bytes'] else '-':>12}{row['extra_ms']:>9.2f} ms"
+        yield f"  {'rebuilt':<{width}}{'blocks':>8}{'bytes':>12}{'costs':>12}"
+    for name, row in zip(names, rows):
+        yield f"  {name:<{width}}{row['count'] or '':>8}{size(row['bytes']) if row['bytes'] else '-':>12}{row['extra_ms']:>9.2f} ms"
     if len(rows) > 12:
         yield f"  and {len(rows) - 12} more, in the plan file"
     for note in plan["notes"]:

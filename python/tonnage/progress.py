@@ -38,7 +38,7 @@ class Progress:
     def line(self, loss: float, width: int = 0) -> str:
         """ "step 7/20  loss 3.2114  812 ms/step  10 s left"; with room for it, a bar."""
         text = f"step {self.done}/{self.total}  loss {loss:.4f}  {self.each * 1e3:.0f} ms/step"
-        if self.done < self.total:
+        if 1 < self.done < self.total:  # the first step is no measure: memory is fresh, the optimizer makes its state
             text += f"  {self.each * (self.total - self.done):.0f} s left"
         cells = min(30, width - len(text) - 4)
         if cells >= 10:

@@ -207,7 +207,7 @@ def slowdown(result: dict[str, Any], cpu: bool) -> list[str]:
     far from the machine's pace at the moment, only the share of rebuilding can be measured in the run itself."""
     predicted, measured = result["predicted"], result["measured"]
     base, step_ms = predicted["unconstrained_step_ms"], predicted["step_ms"]
-    if not base:
+    if not base or cpu and not result["levers"]:
         return []
     took = "" if cpu else f"{100 * (measured['step_ms'] / base - 1):>+10.1f} %"
     lines = [f"{'slowdown':<13}{100 * (step_ms / base - 1):>+10.1f} %{took:>12}{'':>12}  of the unconstrained step, predicted {base:.1f} ms"]
