@@ -3,7 +3,7 @@ BUILD  ?= build
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 PY      = .venv/bin/python3
-DEMO   ?= fit examples/bert.py size=small batch=8 seq=256 --budget 120MiB --steps 20
+DEMO   ?= fit examples/bert.py size=small batch=8 seq=256 --budget 120MiB --steps 40
 BENCH  ?= bench/run.py
 PYTEST ?=
 FUZZ_SECONDS ?= 60
