@@ -273,7 +273,8 @@ typedef struct tn_profile {
   double host_copy_bytes_per_s;    /* pinned, one way */
   double launch_s;                 /* device time that any kernel costs at least */
   double host_op_s;                /* host time of one forward op in eager PyTorch */
-  double host_rebuild_s;           /* host time of one rebuilt op, hooks included */
+  double host_rebuild_s;           /* host time of one op run again, its share of the hooks included; adds to a step's host time, which
+                                    * passes unnoticed while it stays below the device's */
 } tn_profile;
 
 TN_API int tn_profile_parse(const char *json, tn_profile *out, tn_error *err);
@@ -321,10 +322,10 @@ typedef struct tn_plan_result {
   uint64_t reserved_bytes;  /* the same, from the caching model on the repeated step; allocated_bytes on the host */
   uint64_t kept_bytes;      /* allocated peak when everything is kept */
   uint64_t smallest_bytes;  /* smallest allocated peak found */
-  double extra_s;           /* device seconds that rebuilding adds to a pass */
+  double extra_s, host_extra_s; /* device and host seconds that rebuilding adds to a pass */
   double lower_bound_s;     /* no plan within the limit adds less to a pass, by the same cost model */
-  double first_pass_s, pass_s, optimizer_s;                /* device seconds of the first and the last pass, and the rest, without extra_s */
-  double host_first_pass_s, host_pass_s, host_optimizer_s; /* host seconds, the same way; host_pass_s includes rebuilding */
+  double first_pass_s, pass_s, optimizer_s;                /* device seconds of the first and the last pass, and the rest, when everything is kept */
+  double host_first_pass_s, host_pass_s, host_optimizer_s; /* host seconds, the same way */
   uint32_t slots, slots_rebuilt, ops_run;
   uint32_t peak_op;         /* op running at the peak, TN_NONE when it is a rebuild or no op */
   uint32_t peak_phase;      /* tn_phase */

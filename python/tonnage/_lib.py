@@ -68,6 +68,7 @@ class tn_plan_result(C.Structure):
         ("kept_bytes", C.c_uint64),
         ("smallest_bytes", C.c_uint64),
         ("extra_s", C.c_double),
+        ("host_extra_s", C.c_double),
         ("lower_bound_s", C.c_double),
         ("first_pass_s", C.c_double),
         ("pass_s", C.c_double),

@@ -135,7 +135,7 @@ static void count_results(tn_plan *plan) {
     r->slots_rebuilt += plan->schedule.dropped[g->slots[k].block];
   }
   for (size_t i = 0; i < plan->schedule.run_count; i++) r->ops_run += g->ops[plan->schedule.runs[i].op].pass == g->pass;
-  r->host_pass_s += r->ops_run * g->profile->host_rebuild_s;
+  r->host_extra_s = r->ops_run * g->profile->host_rebuild_s;
 }
 
 static int choose_within(tn_plan *plan, const tn_plan_options *options) {

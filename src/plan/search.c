@@ -96,10 +96,11 @@ int tn_search_next(tn_search *s, tn_candidate *out) {
 }
 
 /* The card works while the host runs ahead, so a step takes the longer of the two. */
-static double step_seconds(const tn_candidate *c, const tn_plan_result *r, double extra_s) {
-  double rest = c->rest ? (double)c->rest / c->micro_batch : 0, more = c->count - 1 + rest;
-  double device = r->first_pass_s + extra_s + more * (r->pass_s + extra_s) + r->optimizer_s;
-  double host = r->host_first_pass_s + (c->count - 1 + (c->rest != 0)) * r->host_pass_s + r->host_optimizer_s;
+static double step_seconds(const tn_candidate *c, const tn_plan_result *r, int rebuilds) {
+  double more = c->count - 1 + (c->rest ? (double)c->rest / c->micro_batch : 0), host_more = c->count - 1 + (c->rest != 0);
+  double extra_s = rebuilds ? r->extra_s : 0, host_extra_s = rebuilds ? r->host_extra_s : 0;
+  double device = r->first_pass_s + more * r->pass_s + (1 + more) * extra_s + r->optimizer_s;
+  double host = r->host_first_pass_s + host_more * r->host_pass_s + (1 + host_more) * host_extra_s + r->host_optimizer_s;
   return device > host ? device : host;
 }
 
@@ -144,7 +145,7 @@ int tn_search_offer(tn_search *s, const tn_trace *trace, tn_error *err) {
   if (!s->is_open) return tn__error_set(err, TN_EINVAL, "no candidate is awaited");
   TN_TRY(plan_candidate(s, trace, expandable, &plan, err));
   tn_plan_get_result(plan, &r);
-  double step_s = step_seconds(&s->asked, &r, r.extra_s);
+  double step_s = step_seconds(&s->asked, &r, 1);
   s->is_open = 0;
   s->ratio_needed = s->limit_bytes ? (double)r.smallest_bytes / (double)s->limit_bytes : (double)s->options.batch;
   if (s->asked.micro_batch == s->options.batch) {
