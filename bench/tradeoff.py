@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import json
 import sys
 import time
@@ -150,16 +151,13 @@ def share(row: dict[str, Any], none: dict[str, Any], every: dict[str, Any]) -> f
     return (row["ms"] - none["ms"]) / line if line > 0 else None
 
 
-def levers_of(entry: inputs.Input, device: str, with_compile: bool) -> list[tuple[str, Callable[[], tuple[Step, dict[str, Any]]]]]:
-    out: list[tuple[str, Callable[[], tuple[Step, dict[str, Any]]]]] = [
+def levers_of(entry: inputs.Input, device: str) -> list[tuple[str, Callable[[], tuple[Step, dict[str, Any]]]]]:
+    return [
         ("none", lambda: plain(entry, device)),
         ("checkpoint all", lambda: plain(entry, device, checkpoint="all")),
         ("checkpoint alternate", lambda: plain(entry, device, checkpoint="alternate")),
         ("selective checkpoint", lambda: selective(entry, device)),
     ]
-    if with_compile:
-        out += [(f"compile {b}", lambda b=b: compiled(entry, device, b)) for b in (1.0, 0.5)]  # type: ignore[misc]
-    return out
 
 
 def show(row: dict[str, Any]) -> None:
@@ -180,7 +178,9 @@ def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str,
     rows: list[dict[str, Any]] = []
     ends: dict[str, dict[str, Any]] = {}
 
-    def run(lever: str, make: Callable[[], tuple[Step, dict[str, Any]]], budget: int | str = "") -> None:
+    def run(lever: str, make: Callable[[], tuple[Step, dict[str, Any]]], budget: float | str = "") -> None:
+        if args.levers and not lever.startswith(tuple(args.levers)):
+            return
         row = {"input": entry.name, "lever": lever, "budget": budget, **run_lever(make, args.device, args.steps)}
         if "ms" in row:
             ends.setdefault(lever, row)
@@ -191,7 +191,7 @@ def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str,
         rows.append(row)
         show(row)
 
-    for lever, make in levers_of(entry, args.device, args.compile):
+    for lever, make in levers_of(entry, args.device):
         run(lever, make)
     none, every = ends.get("none"), ends.get("checkpoint all")
     if none and every:
@@ -205,6 +205,8 @@ def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str,
             for freed in args.freed if levers is None or args.rebuild_only else ():
                 budget = int(none["device_used"] - freed * (none["device_used"] - every["device_used"]))
                 run(f"{name}, {freed:.0%} freed", functools.partial(fitted, budget), budget)
+    for budget in (1.0, 0.5) if args.compile else ():
+        run(f"compile {budget}", functools.partial(compiled, entry, args.device, budget))
     run("none again", lambda: plain(entry, args.device))  # its distance from "none" is the noise of this table
     return rows
 
@@ -213,18 +215,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", default=inputs.TRADEOFF)
     parser.add_argument("--freed", nargs="+", type=float, default=[0.25, 0.5, 0.75, 1.0, 1.1])
+    parser.add_argument("--levers", nargs="+", metavar="PREFIX", help='only rows that begin so; "none" and "checkpoint all" are what shares need')
     parser.add_argument("--compile", action="store_true", help="torch.compile too: a minute or more for each")
     parser.add_argument("--plans", type=Path, metavar="DIR", help="plans made by bench/plans.py")
     parser.add_argument("--rebuild-only", action="store_true", help="fit without micro-batches too")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=measure.OUT / "tradeoff.csv")
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for entry in inputs.find(args.only):
         rows += bench_input(entry, args)
+        gc.collect()
         table = [{column: row.get(column, "") for column in COLUMNS} for row in rows]
-        measure.write_csv(measure.OUT / "tradeoff.csv", table)
-        measure.write_json(measure.OUT / "tradeoff.json", {"machine": measure.machine(), "rows": table})
+        measure.write_csv(args.out, table)
+        measure.write_json(args.out.with_suffix(".json"), {"machine": measure.machine(), "rows": table})
     return 1 if any("ms" not in row for row in rows) else 0
 
 
