@@ -15,7 +15,6 @@
 enum { TIGHTENINGS = 8, REPLAYED_STEPS = 2 };
 
 struct tn_plan {
-  const tn_trace *trace;
   tn__graph graph;
   tn__schedule schedule;
   tn__simulate simulate;

@@ -36,6 +36,14 @@ static inline net_op net_layer(uint64_t bytes, double seconds, int input) {
   return (net_op){.bytes = bytes, .seconds = seconds, .inputs = {input, NET_NO_INPUT}, .saves_input = 1, .flags = TN_OP_REBUILDABLE};
 }
 
+/* batch -> 0 -> 1 ..., each saved by the next. */
+static inline net net_chain(int count, uint64_t bytes) {
+  net n = {.count = count};
+  for (int i = 0; i < count; i++) n.ops[i] = net_layer(bytes, 1e-4, i - 1); /* NET_BATCH is before op 0 */
+  n.ops[0].saves_input = 0;
+  return n;
+}
+
 /* ---- records ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct net_writer {

@@ -3,17 +3,9 @@
 
 static uint32_t task_of(const rig *r, uint32_t op) { return r->graph.op_task[op]; }
 
-/* batch -> 0 -> 1 -> 2, each saved by the next. */
-static net chain(void) {
-  net n = {.count = 3};
-  for (int i = 0; i < 3; i++) n.ops[i] = net_layer(MB, 1e-4, i ? i - 1 : NET_BATCH);
-  n.ops[0].saves_input = 0;
-  return n;
-}
-
 static void saved_blocks_of_the_pass_are_items(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   rig r;
   rig_open(&r, &n);
   assert_true(rig_is_item(&r, 0) && rig_is_item(&r, 1));
@@ -27,7 +19,7 @@ static void saved_blocks_of_the_pass_are_items(void **state) {
 /* batch_norm, add_ and relu_ are one task: the block they write is made by all three or not at all. */
 static void a_chain_in_place_is_one_task(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.count = 5;
   n.ops[2] = (net_op){.seconds = 1e-5, .inputs = {1, 0}, .flags = TN_OP_REBUILDABLE, .writes_input = 1};
   n.ops[1].saves_input = 0;
@@ -67,7 +59,7 @@ static void an_overwritten_version_cannot_be_read(void **state) {
 /* A buffer, say, that the pass writes: readers would find the new contents. */
 static void an_overwritten_block_from_outside_cannot_be_read(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.ops[0].inputs[0] = NET_PARAMETER;
   rig r;
   rig_open(&r, &n);
@@ -83,7 +75,7 @@ static void an_overwritten_block_from_outside_cannot_be_read(void **state) {
 
 static void what_may_not_run_again_is_kept(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.ops[1].flags = 0;
   rig r;
   rig_open(&r, &n);
@@ -95,7 +87,7 @@ static void what_may_not_run_again_is_kept(void **state) {
 /* Op 1 has no slot, so op 2 stands or falls with it. */
 static void what_cannot_be_repeated_spreads_over_unsaved_blocks(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.count = 5;
   n.ops[2].saves_input = 0;
   n.ops[3] = net_layer(MB, 1e-4, 2);
@@ -114,7 +106,7 @@ static void what_cannot_be_repeated_spreads_over_unsaved_blocks(void **state) {
 /* A slot that autograd never asks for cannot be held for a recipe, so it is no source. */
 static void a_slot_never_asked_for_is_no_source(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   rig r;
   rig_open(&r, &n);
   assert_int_equal(rig_graph_block(&r, 0)->source_slot, 0);
@@ -129,7 +121,7 @@ static void a_slot_never_asked_for_is_no_source(void **state) {
 
 static void two_slots_are_read_from_the_one_released_last(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.count = 4;
   n.ops[3] = net_layer(MB, 1e-4, 1);
   rig r;
@@ -147,7 +139,7 @@ static void two_slots_are_read_from_the_one_released_last(void **state) {
 /* The generator's place is read where a slot is packed: between two random ops there must be one. */
 static void random_ops_need_a_slot_before_them(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.count = 4;
   n.ops[0].flags |= TN_OP_RANDOM;
   n.ops[1] = (net_op){.bytes = MB, .inputs = {0, NET_NO_INPUT}, .saves_output = 1, .flags = TN_OP_REBUILDABLE | TN_OP_RANDOM};
@@ -171,7 +163,7 @@ static void random_ops_need_a_slot_before_them(void **state) {
 /* ---- windows ------------------------------------------------------------------------------------------------------------- */
 
 static net viewing(const char *meta) {
-  net n = chain();
+  net n = net_chain(3, MB);
   n.count = 4;
   n.ops[1] = (net_op){.inputs = {0, NET_NO_INPUT}, .flags = TN_OP_REBUILDABLE, .is_view = 1, .meta = meta};
   n.ops[2] = net_layer(MB, 1e-4, 1);
@@ -219,7 +211,7 @@ static void a_chain_of_two_types_is_refused(void **state) {
 
 static void blocks_of_the_first_pass_are_twins(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.passes = 2;
   rig r;
   rig_open(&r, &n);
@@ -235,7 +227,7 @@ static void blocks_of_the_first_pass_are_twins(void **state) {
 
 static void a_random_op_of_the_first_pass_follows_its_twin(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.passes = 2;
   n.ops[1].flags |= TN_OP_RANDOM;
   rig r;
@@ -250,7 +242,7 @@ static void a_random_op_of_the_first_pass_follows_its_twin(void **state) {
 
 static void a_trace_without_slots_is_refused(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   n.ops[1].saves_input = n.ops[2].saves_input = 0;
   tn_trace *trace = net_trace(&n), *empty = NULL;
   tn_profile profile = net_profile();
@@ -275,7 +267,7 @@ static int init_graph(void *trace) {
 
 static void out_of_memory(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(3, MB);
   tn_trace *trace = net_trace(&n);
   assert_true(tn_test_sweep(init_graph, trace) >= 10);
   tn_trace_free(trace);

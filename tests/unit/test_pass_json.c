@@ -29,16 +29,9 @@ static void assert_member(const json_t *root, const char *name, const char *want
   free(text);
 }
 
-static net chain(void) {
-  net n = {.count = 4};
-  for (int i = 0; i < 4; i++) n.ops[i] = net_layer(MB, 1e-4, i ? i - 1 : NET_BATCH);
-  n.ops[0].saves_input = 0;
-  return n;
-}
-
 static void nothing_rebuilt(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   rig r;
   rig_open(&r, &n);
   rig_run(&r);
@@ -56,7 +49,7 @@ static void nothing_rebuilt(void **state) {
 /* Values: 0 the batch, 1 the parameter, 2 + i op i's. */
 static void one_slot_from_another(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   rig r;
   rig_open(&r, &n);
   rig_drop(&r, 1);
@@ -70,7 +63,7 @@ static void one_slot_from_another(void **state) {
 
 static void sources_from_outside(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   n.ops[0].inputs[1] = NET_PARAMETER;
   rig r;
   rig_open(&r, &n);
@@ -84,7 +77,7 @@ static void sources_from_outside(void **state) {
 /* Views are not repeated but cut out of their base; strides and offset as they were, also when the slot itself is one. */
 static void windows(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   n.ops[1] = (net_op){.inputs = {0, NET_NO_INPUT}, .flags = TN_OP_REBUILDABLE, .is_view = 1, .meta = "float32[8,4]/1,8+16"};
   rig r;
   rig_open(&r, &n);
@@ -105,7 +98,7 @@ static void windows(void **state) {
 
 static void random_ops(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   n.ops[0].flags |= TN_OP_RANDOM;
   n.ops[2].flags |= TN_OP_RANDOM;
   rig r;
@@ -121,7 +114,7 @@ static void random_ops(void **state) {
 
 static void holds(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   n.ops[1].saves_input = 0;
   n.ops[3].inputs[0] = 0;
   n.ops[3].inputs[1] = 2;
@@ -138,7 +131,7 @@ static void holds(void **state) {
 /* Only the last pass is written, under its own slots' numbers. */
 static void the_last_of_two_passes(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   n.passes = 2;
   rig r;
   rig_open(&r, &n);
@@ -158,7 +151,7 @@ static void the_last_of_two_passes(void **state) {
 /* A kept block made again beside a dropped one must not take the place of what its slot gives: op 1 reads it from there. */
 static void a_kept_output_made_again_is_not_forgotten(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   n.ops[0].second_bytes = MB;
   n.ops[0].saves_second = 1;
   n.ops[1].inputs[1] = NET_SECOND + 0;
@@ -203,7 +196,7 @@ static void carried_out_it_peaks_as_simulated(void **state) {
 
 static void rebuilt_adds_up(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   rig r;
   tn_text text;
   char *out = NULL;
@@ -236,7 +229,7 @@ static int write_both(void *user) {
 
 static void out_of_memory(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(4, MB);
   rig r;
   rig_open(&r, &n);
   rig_drop(&r, 1);

@@ -1,17 +1,9 @@
 /* test_schedule.c -- when dropped blocks are made again, by which ops, and when they and what is held are let go. */
 #include "rig.h"
 
-/* batch -> 0 -> 1 -> 2 -> 3, each saved by the next; 4 ends it. */
-static net chain(void) {
-  net n = {.count = 5};
-  for (int i = 0; i < 5; i++) n.ops[i] = net_layer(MB, 1e-4, i ? i - 1 : NET_BATCH);
-  n.ops[0].saves_input = 0;
-  return n;
-}
-
 static void nothing_dropped_nothing_run(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(5, MB);
   rig r;
   rig_open(&r, &n);
   rig_run(&r);
@@ -22,7 +14,7 @@ static void nothing_dropped_nothing_run(void **state) {
 
 static void one_block_is_made_from_its_kept_input(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(5, MB);
   char runs[64];
   rig r;
   rig_open(&r, &n);
@@ -39,7 +31,7 @@ static void one_block_is_made_from_its_kept_input(void **state) {
 /* The first slot asked for needs the whole run; the others find theirs made and only forget it. */
 static void a_stretch_is_made_once(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(5, MB);
   char runs[64];
   rig r;
   rig_open(&r, &n);
@@ -57,7 +49,7 @@ static void a_stretch_is_made_once(void **state) {
 /* Op 2 saves nothing of op 1, which is made on the way and let go at once. */
 static void an_unsaved_intermediate_is_forgotten_by_its_reader(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(5, MB);
   n.ops[2].saves_input = 0;
   char runs[64];
   rig r;
@@ -73,7 +65,7 @@ static void an_unsaved_intermediate_is_forgotten_by_its_reader(void **state) {
 
 /* Op 0's block is asked for by op 4's backward, which comes first, and let go; op 1 is made from it later: it is held till then. */
 static net late_reader(void) {
-  net n = chain();
+  net n = net_chain(5, MB);
   n.ops[1].saves_input = 0;
   n.ops[4].inputs[1] = 3;
   n.ops[4].inputs[0] = 0;
@@ -165,7 +157,7 @@ static void a_chain_reads_its_earlier_versions_as_made(void **state) {
 
 static void both_passes_run_but_one_is_counted(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(5, MB);
   n.passes = 2;
   rig r;
   rig_open(&r, &n);
@@ -225,7 +217,7 @@ static int init_schedule(void *graph) {
 
 static void out_of_memory(void **state) {
   (void)state;
-  net n = chain();
+  net n = net_chain(5, MB);
   rig r;
   rig_open(&r, &n);
   assert_true(tn_test_sweep(init_schedule, &r.graph) >= 10);
