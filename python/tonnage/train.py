@@ -96,6 +96,7 @@ class TrainingRun:
         self.batch = training.batch
         self.losses: list[float] = []
         self.seconds: list[float] = []
+        self.rebuilding: list[float] = []  # host seconds of the same steps
         self.verdict = ""
         self.step: Step | None = None
         self.meter: CudaMeter | CpuMeter | None = card
@@ -145,11 +146,12 @@ class TrainingRun:
             batch = self.batch()
         if n == 0:
             fitting.check_batch(self.plan, batch)
-        started = time.perf_counter()
+        started, rebuilt = time.perf_counter(), step.stats()["rebuild_s"]
         value = self.meter.run(n, lambda: step(batch), batch)
         self.losses.append(float(value))
         if n > 0 and not (isinstance(self.meter, CpuMeter) and n == CpuMeter.STEP):
             self.seconds.append(time.perf_counter() - started)
+            self.rebuilding.append(step.stats()["rebuild_s"] - rebuilt)
         if n == 0:
             self.not_this_plan()
 
@@ -171,7 +173,7 @@ class TrainingRun:
             "measured": {**peaks["steady"], "step_ms": step_ms},
             "measured_first_step": peaks["first"],
             "steps": len(self.losses),
-            "rebuild_host_ms": 1e3 * stats.get("rebuild_s", 0.0) / max(1, len(self.losses)),
+            "rebuild_host_ms": statistics.median(self.rebuilding) * 1e3 if self.rebuilding else 0.0,
             "loss": {"first": self.losses[0], "last": self.losses[-1]} if self.losses else None,
             "slots": stats,
             "verdict": self.verdict or "fits",
