@@ -33,9 +33,8 @@ class Run:
     """A real training run without any of tonnage's machinery: what a user's own script would do."""
 
     def __init__(self, training: Any, device: str) -> None:
-        from torch.utils._pytree import tree_map
-
         import torch
+        from torch.utils._pytree import tree_map
 
         self.torch, self.device = torch, device
         torch.manual_seed(0)
@@ -103,6 +102,7 @@ def clear(device: str) -> None:
 def machine() -> dict[str, Any]:
     """What the numbers belong to."""
     import torch
+
     from tonnage._nvml import Card
 
     out: dict[str, Any] = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}

@@ -42,9 +42,8 @@ def plain(entry: inputs.Input, device: str, **overrides: object) -> tuple[Step, 
 
 def selective(entry: inputs.Input, device: str) -> tuple[Step, dict[str, Any]]:
     """Checkpoint every layer, but keep what matmuls, attention and dropout make."""
-    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
-
     import torch
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
     kept = ("aten::mm", "aten::addmm", "aten::bmm", "aten::native_dropout", "aten::_scaled_dot_product")
 
@@ -59,9 +58,8 @@ def selective(entry: inputs.Input, device: str) -> tuple[Step, dict[str, Any]]:
 
 
 def compiled(entry: inputs.Input, device: str, budget: float) -> tuple[Step, dict[str, Any]]:
-    import torch._functorch.config
-
     import torch
+    import torch._functorch.config
 
     torch._dynamo.reset()
     torch._functorch.config.activation_memory_budget = budget

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from corpus import BYTES, windows
 from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute
 
+from corpus import BYTES, windows
 from tonnage import Training
 
 MASK = BYTES  # the token that stands for a hidden one

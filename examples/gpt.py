@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from corpus import windows
 from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute
 
+from corpus import windows
 from tonnage import Training
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-import torch.nn.functional as F
-
 import torch
-from tonnage import Training
+import torch.nn.functional as F
 from torch import nn
+
+from tonnage import Training
 
 
 class Mlp(nn.Module):

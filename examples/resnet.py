@@ -9,13 +9,13 @@ import random
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
-from digits import CLASSES, pictures
+from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute
 
-import torch
+from digits import CLASSES, pictures
 from tonnage import Training
-from torch import nn
 
 
 @dataclass

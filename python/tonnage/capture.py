@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import batches, live
 from . import tables as T

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils._python_dispatch import _disable_current_modes
-
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 def number(t: torch.Tensor) -> Any:

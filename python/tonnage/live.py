@@ -4,11 +4,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
-
-import torch
 
 from .errors import CaptureError
 

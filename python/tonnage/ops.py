@@ -7,9 +7,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torch.utils.flop_counter import flop_registry
-
 import torch
+from torch.utils.flop_counter import flop_registry
 
 # In training mode these write running_mean and running_var, whatever their schema says: argument positions of the two.
 _NORMS = {

@@ -5,9 +5,8 @@ slot.  When backward asks for a slot whose storage is gone, a new storage stands
 """
 from __future__ import annotations
 
-from torch._subclasses.fake_tensor import FakeTensor
-
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import tables as T
 from .recorder import Block, Recorder

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map_only
-
-import torch
 
 from . import batches
 from .apply import Run, Stats, log

@@ -10,6 +10,7 @@ virtual_card.load(device)
 virtual_card._arm(virtual_card._loaded, device, release)
 
 import torch  # noqa: E402
+
 from tonnage.fake import CaptureMode  # noqa: E402
 
 NAMES = {0: "math", 1: "flash", 2: "efficient", 3: "cudnn", -1: "error"}

@@ -9,6 +9,7 @@ from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_int, c_uint32, c_uint
 from pathlib import Path
 
 import pytest
+
 from recorded import REPOSITORY
 
 SEGMENT_KINDS = {1: "segment_alloc", 2: "segment_free", 3: "segment_map", 4: "segment_unmap"}

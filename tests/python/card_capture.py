@@ -8,10 +8,10 @@ from tonnage import devices, virtual_card
 device = devices.find(sys.argv[1])
 virtual_card.load(device)
 
+import torch  # noqa: E402
+
 import small_models  # noqa: E402
 from reading import Reader, peak  # noqa: E402
-
-import torch  # noqa: E402
 from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402
 from tonnage.errors import Error  # noqa: E402

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from reading import Reader
-
 import torch
+
+from reading import Reader
 from tonnage import tables as T
 
 

@@ -6,9 +6,9 @@ import gc
 from itertools import groupby
 from typing import NamedTuple
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
-import torch
 from tonnage import Training
 from tonnage.signature import signature
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-import torch
 from tonnage import Training
-from torch import nn
 
 
 class Mlp(nn.Module):

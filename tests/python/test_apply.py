@@ -12,11 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.utils._pytree import tree_leaves  # noqa: E402
-from toy_planner import plan_pass  # noqa: E402
 
 from tonnage.apply import Run, Stats  # noqa: E402
 from tonnage.program import Program  # noqa: E402
 from tonnage.recipe import load  # noqa: E402
+from toy_planner import plan_pass  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CPU = torch.device("cpu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 import recorded
 from caching_model import CachingModel
 from recorded import SEGMENT_ACTIONS, Recording

@@ -13,7 +13,6 @@ import small_models  # noqa: E402
 from interpreter import Interpreter  # noqa: E402
 from reading import Reader, peak  # noqa: E402
 from real_run import in_runs, memory_events, one_step, outside_kernels, saved_tensors  # noqa: E402
-
 from tonnage import Training, batches, devices  # noqa: E402
 from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402

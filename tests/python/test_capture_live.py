@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 import small_models  # noqa: E402
 from reading import Reader, peak  # noqa: E402
 from real_run import in_runs, one_step  # noqa: E402
-
 from tonnage import devices  # noqa: E402
 from tonnage import tables as T  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402

@@ -10,13 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 from tonnage import planning  # noqa: E402
 from tonnage.devices import find  # noqa: E402
 from tonnage.errors import Error  # noqa: E402
 from tonnage.fitting import fit  # noqa: E402
 from tonnage.measure import CpuMeter  # noqa: E402
 from tonnage.recipe import load  # noqa: E402
-from torch import nn  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {"mlp": {"batch": "256"}, "resnet": {"batch": "8", "size": "small"}}

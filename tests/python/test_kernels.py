@@ -1,8 +1,8 @@
 """What kernels allocate beside their outputs, against sizes read from the allocator's history on an H200 (torch 2.11, cuDNN 9.19)."""
 
 import pytest
-
 import torch
+
 from tonnage import kernels
 
 

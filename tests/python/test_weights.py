@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
 
 from tonnage import batches  # noqa: E402
 from tonnage.capture import capture_tables  # noqa: E402
@@ -17,7 +18,6 @@ from tonnage.errors import Error  # noqa: E402
 from tonnage.lossterms import Graph, describe  # noqa: E402
 from tonnage.recipe import Training, load  # noqa: E402
 from tonnage.weights import Weights  # noqa: E402
-from torch import nn  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CPU = torch.device("cpu")

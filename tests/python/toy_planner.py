@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-import torch
 from tonnage.arguments import Unwritable, encode
 from tonnage.ops import Op
 from tonnage.signature import signature
