@@ -42,7 +42,9 @@ typedef struct chooser {
   uint8_t *best;           /* per block: the best decision so far */
   uint64_t *kept_profile;  /* per event: live bytes when everything is kept */
   window windows[WINDOWS];
-  int has_barriers, is_refined, is_clipped; /* is_refined: needed_at holds what a schedule showed; each makes the cut no bound */
+  /* Each makes the cut no bound: some items must be kept; needed_at holds what a schedule showed; sums would overflow, or the limit is lower
+   * than the one asked for. */
+  int has_barriers, is_refined, is_unbound;
   tn__choice choice;
 } chooser;
 
@@ -55,7 +57,7 @@ enum { SOURCE = 0, SINK = 1, FIRST_ITEM = 2 };
 static int64_t picoseconds(chooser *c, double seconds) {
   double most = (double)TN_FLOW_INFINITE / (double)(c->item_count + c->graph->task_count + 1);
   if (seconds * PICOSECONDS < most) return (int64_t)(seconds * PICOSECONDS);
-  c->is_clipped = 1;
+  c->is_unbound = 1;
   return (int64_t)most;
 }
 
@@ -125,7 +127,7 @@ static void solve_cut(chooser *c) {
   }
   int64_t cut = tn__flow_run(&c->flow, SOURCE, SINK);
   for (uint32_t i = 0; i < c->item_count; i++) decide(c, c->items[i], tn__flow_reaches(&c->flow, FIRST_ITEM + i));
-  if (!c->has_barriers && !c->is_refined && !c->is_clipped) note_bound(c, earned, cut);
+  if (!c->has_barriers && !c->is_refined && !c->is_unbound) note_bound(c, earned, cut);
 }
 
 /* ---- decisions, simulated exactly ---------------------------------------------------------------------------------------- */
@@ -386,13 +388,38 @@ static void search_all(chooser *c) {
   }
 }
 
+/* Prices are set by how much is over the limit: for one just above the smallest peak they may stay too low to find it.  So when nothing
+ * fits, the smallest peak of all is looked for, from the start; perhaps it does.  TN_ENOMEM. */
+static int search_smallest(chooser *c) {
+  tn__choice before = c->choice;
+  uint64_t limit = c->limit_bytes;
+  uint8_t *best_before = tn__mem_alloc(c->graph->block_count + 1);
+  if (!best_before) return TN_ENOMEM;
+  memcpy(best_before, c->best, c->graph->block_count);
+  c->choice.peak_bytes = UINT64_MAX;
+  c->limit_bytes = 0;
+  c->is_unbound = 1;
+  search_all(c);
+  lower_peak(c);
+  c->limit_bytes = limit;
+  if (c->choice.peak_bytes > before.peak_bytes) {
+    before.smallest_bytes = c->choice.smallest_bytes;
+    c->choice = before;
+    memcpy(c->best, best_before, c->graph->block_count);
+  }
+  c->choice.fits = c->choice.peak_bytes <= limit;
+  tn__mem_free(best_before);
+  return TN_OK;
+}
+
 int tn__choose(tn__schedule *schedule, tn__simulate *simulate, uint64_t limit_bytes, tn__choice *out) {
   chooser c;
   int rc = chooser_init(&c, schedule, simulate, limit_bytes);
   if (rc == TN_OK && !evaluate_kept(&c)) {
     search_all(&c);
     if (!c.choice.fits) lower_peak(&c);
-    if (c.choice.fits) rc = keep_again(&c);
+    if (!c.choice.fits) rc = search_smallest(&c);
+    if (rc == TN_OK && c.choice.fits) rc = keep_again(&c);
   }
   if (rc == TN_OK) {
     memcpy(schedule->dropped, c.best, c.graph->block_count);

@@ -1,8 +1,6 @@
 /* test_plan.c -- the planner on made-up networks: schedules are valid, limits hold, and the choice is close to the best of all. */
-#include "net.h"
 #include "plan/choose.h"
-
-#define MB ((uint64_t)1 << 20)
+#include "rig.h"
 
 /* layers of (wide, cheap): matmul 4 MB expensive, activation 4 MB cheap, both saved by their readers */
 static net layered(int layers) {
@@ -153,6 +151,24 @@ static void close_to_the_best_of_all(void **state) {
   assert_true(ours <= 1.1 * theirs);
 }
 
+/* A limit just above the smallest peak was missed: prices started too low to find it. */
+static void the_smallest_can_be_planned(void **state) {
+  (void)state;
+  uint64_t seed = tn_test_seed();
+  for (int round = 0; round < 100; round++) {
+    net n = net_random(&seed, 12, 1);
+    rig r;
+    tn__choice smallest, again;
+    rig_open(&r, &n);
+    net_must(tn__choose(&r.schedule, &r.simulate, 0, &smallest));
+    assert_false(smallest.fits);
+    net_must(tn__choose(&r.schedule, &r.simulate, smallest.smallest_bytes, &again));
+    assert_true(again.fits);
+    assert_true(again.lower_bound_s <= again.seconds + 1e-12);
+    rig_close(&r);
+  }
+}
+
 static int make_plan(void *user) {
   tn_profile profile = net_profile();
   tn_plan *plan = NULL;
@@ -178,7 +194,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(roomy_limit_keeps_everything),   cmocka_unit_test(cheap_ops_go_first),
       cmocka_unit_test(impossible_limit_says_the_smallest), cmocka_unit_test(second_pass_follows_the_first),
-      cmocka_unit_test(close_to_the_best_of_all),       cmocka_unit_test(out_of_memory),
+      cmocka_unit_test(close_to_the_best_of_all),       cmocka_unit_test(the_smallest_can_be_planned),
+      cmocka_unit_test(out_of_memory),
   };
   return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }
