@@ -16,7 +16,7 @@ from . import _lib, batches, lossterms, optimes, virtual_card
 from .apply import Run, Stats
 from .capture import Hooks, capture_tables
 from .devices import Device
-from .errors import Error
+from .errors import Error, RecipeError
 from .program import Program
 from .recipe import Training
 from .tables import PHASES, Tables
@@ -59,10 +59,11 @@ class Request:
     def capture(self, micro_batch: int, bf16: bool, passes: int, plan: list[dict[str, Any]] | None = None) -> _lib.Trace:
         """The trace of a step cut into micro-batches, as the user wrote it or under a plan's hooks."""
         key = (0 if micro_batch == self.rows else micro_batch, bf16, passes)
+        cut = 0 if passes == 1 and not key[0] else micro_batch
         if plan is not None:
-            return _lib.Trace.from_tables(self.tables(micro_batch, bf16, passes, plan))
+            return _lib.Trace.from_tables(self.tables(cut, bf16, passes, plan))
         if key not in self.captures:
-            self.captures[key] = self.tables(0 if passes == 1 and not key[0] else micro_batch, bf16, passes)
+            self.captures[key] = self.tables(cut, bf16, passes)
             self.note_tables(self.captures[key])
             if self.card is not None:
                 optimes.measure(self.captures[key], self.card)
@@ -124,7 +125,7 @@ def hooks_of(passes: list[dict[str, Any]], device: Device) -> Callable[[torch.nn
     running: list[Run] = []
 
     def make(model: torch.nn.Module, piece: Any) -> Hooks:
-        rows = batches.size(piece)
+        rows = batches.size(piece) or passes[0]["micro_batch"]  # without a common dimension it is never cut
         record = next(p for p in passes if p["micro_batch"] == rows)
         program = Program(record, model, torch.device(device.type, 0) if device.type != "cpu" else torch.device("cpu"))
         program.generator.save, program.generator.put = (lambda: None), (lambda state: None)  # shapes only, no numbers
@@ -186,7 +187,14 @@ def plan_for(
         is_baseline = candidate.micro_batch == request.rows and not candidate.bf16
         if not is_baseline:
             say(f"capturing {describe(candidate)}")
-        search.offer(baseline if is_baseline else captured(request, candidate))
+        try:
+            search.offer(baseline if is_baseline else captured(request, candidate))
+        except RecipeError as error:
+            if candidate.micro_batch == request.rows:
+                raise
+            # As a BatchNorm does that is given a single value per channel.
+            request.notes.append(f"{describe(candidate)} cannot be run: {str(error).splitlines()[-1].strip()}")
+            break
     best = search.best
     if not best.fits:
         raise InfeasibleError(infeasible(request, best, baseline))

@@ -8,10 +8,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-
-import torch
 
 from . import tables as T
 from .accumulate import SoleOwner
@@ -230,7 +229,8 @@ class Recorder(TorchDispatchMode):
         if op.refused:
             raise CaptureError(f"cannot capture {op.name} in {self.scopes.where()}: {op.refused}")
         try:
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            return float_statistics(args, out) if op.base in FLOAT_STATISTICS and not self.on_card else out
         except Exception as error:
             reason = refusal(error, op.name, self.scopes.where())
             if reason is None:
@@ -421,6 +421,16 @@ class Recorder(TorchDispatchMode):
         if id(t) not in self.outside:
             self.outside[id(t)] = (t, self.fake.from_tensor(t, static_shapes=True))
         return self.outside[id(t)][1]
+
+
+FLOAT_STATISTICS = {"native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
+
+
+def float_statistics(args: tuple, out: tuple) -> tuple:
+    """A norm's outputs: on the CPU its statistics have the type of its float32 weights, where a fake tensor has the type of its half-precision input."""
+    if not any(isinstance(t, torch.Tensor) and t.dtype is torch.float32 for t in args[1:5]):
+        return out
+    return (out[0], *(t.to(torch.float32) if t.is_floating_point() else t for t in out[1:]))
 
 
 def _tensors(args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:

@@ -56,7 +56,7 @@ class Step:
         rows = batches.size(batch)
         if rows > self.rows > 1 and len(self._sizes) == 1:
             raise Error(f"the batch has {rows} rows; the plan was made for {self.rows}")
-        if self._weights is None or (rows == self.rows and len(self._sizes) == 1):
+        if self._weights is None or (rows in (0, self.rows) and len(self._sizes) == 1):  # 0: no common dimension, so never cut
             total = self._forward(batch, self._programs.get(rows or self.rows))
         else:
             total = self._pieces(batch, self._weights)
