@@ -1,9 +1,10 @@
 """Plans for the inputs of tradeoff.py, made for a card that need not be here: `tonnage plan` at budgets between the two ends.
 
-    python bench/plans.py [--only NAME ...] [--device h200] [--freed 0.25 0.5 0.75 1.0 1.1] --out DIR
+    python bench/plans.py [--only NAME ...] [--device h200] [--release 211] [--freed 0.25 0.5 0.75 1.0 1.1] --out DIR
 
-The ends are the predicted device-used memory of the input as it is and with every layer checkpointed. Writes
-DIR/INPUT-fit-NNN.json (default levers) and DIR/INPUT-rebuild-NNN.json (no micro-batches), NNN being the percentage freed.
+The ends are the predicted device-used memory of the input as it is and with every layer checkpointed.
+--release: the PyTorch that will carry the plans out, when it is another than the one here; it chooses its attention kernels by its own rules.
+Writes DIR/INPUT-fit-NNN.json (default levers) and DIR/INPUT-rebuild-NNN.json (no micro-batches), NNN being the percentage freed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", default=inputs.TRADEOFF)
     parser.add_argument("--device", default="h200")
+    parser.add_argument("--release", type=int, default=0, help="211 for PyTorch 2.11; 0 = the installed one")
     parser.add_argument("--freed", nargs="+", type=float, default=[0.25, 0.5, 0.75, 1.0, 1.1])
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
@@ -61,7 +63,7 @@ def main() -> int:
     from tonnage import devices, virtual_card
 
     device = devices.find(args.device)
-    virtual_card.load(device)
+    virtual_card.load(device, args.release)
     for entry in inputs.find(args.only):
         plan_input(entry, device, args)
     return 0

@@ -24,7 +24,7 @@ from .tables import PHASES, Tables
 LEVERS = ("rebuild", "micro-batch", "allocator")  # on by default
 ALLOWED = ("precision", "batchnorm")  # what --allow takes
 EXACTNESS = {"rebuild": "identical", "allocator": "identical", "micro-batch": "same maths", "precision": "changes numerics"}
-TIGHTENINGS = 4
+TIGHTENINGS = 6
 EXPANDABLE = "expandable_segments:True"
 
 
@@ -71,6 +71,9 @@ class Request:
             self.examine(self.captures[key])
         return _lib.Trace.from_tables(self.captures[key])
 
+    def has(self, candidate: _lib.tn_candidate) -> bool:
+        return (0 if candidate.micro_batch == self.rows else candidate.micro_batch, bool(candidate.bf16), min(candidate.count, 2)) in self.captures
+
     def tables(self, micro_batch: int, bf16: bool, passes: int, plan: list[dict[str, Any]] | None = None) -> Tables:
         """micro_batch 0: the whole batch, as it is."""
         return capture_tables(
@@ -100,7 +103,11 @@ class Request:
 
     def refuse(self, reason: str) -> None:
         self.levers.discard("micro-batch")
-        self.notes.append(f"micro-batches are not used: {reason}")
+        self.note(f"micro-batches are not used: {reason}")
+
+    def note(self, line: str) -> None:
+        if line not in self.notes:
+            self.notes.append(line)
 
 
 def present_card(device: Device) -> torch.device | None:
@@ -181,24 +188,41 @@ def plan_for(
     request = Request(training, device, budget_bytes, chosen_levers(allow, levers), say, note_tables, weighted, {} if captures is None else captures)
     say("capturing the step as it is")
     baseline = request.capture(0, False, 1)
+    target, limit = budget_bytes, 0
+    for attempt in range(TIGHTENINGS):
+        search = searched(request, baseline, target)
+        best = search.best
+        limit = limit or best.limit_bytes
+        if not best.fits:
+            break
+        main, rebuilt = search.best_json()
+        passes = passes_of(request, best, main)
+        say("checking the plan")
+        peak = measured_by_capture(request, best, passes)
+        over = peak.reserved_bytes - limit
+        if over <= 0:
+            return written(request, best, passes, json.loads(rebuilt), peak)
+        target -= over + over // 8 + attempt * (budget_bytes >> 8)  # the library's own replay of the plan was too hopeful by this
+    raise InfeasibleError(infeasible(request, best, baseline))
+
+
+def searched(request: Request, baseline: _lib.Trace, budget_bytes: int) -> _lib.Search:
+    """The search of the C library, given the captures it asks for."""
     usable = sum(_lib.LEVERS[name] for name in request.levers & _lib.LEVERS.keys())
-    search = _lib.Search(request.profile, budget_bytes, request.rows, usable)
+    search = _lib.Search(request.profile, max(budget_bytes, 1), request.rows, usable)
     while (candidate := search.next()) is not None:
         is_baseline = candidate.micro_batch == request.rows and not candidate.bf16
-        if not is_baseline:
-            say(f"capturing {describe(candidate)}")
+        if not is_baseline and not request.has(candidate):
+            request.say(f"capturing {describe(candidate)}")
         try:
             search.offer(baseline if is_baseline else captured(request, candidate))
         except RecipeError as error:
             if candidate.micro_batch == request.rows:
                 raise
             # As a BatchNorm does that is given a single value per channel.
-            request.notes.append(f"{describe(candidate)} cannot be run: {str(error).splitlines()[-1].strip()}")
+            request.note(f"{describe(candidate)} cannot be run: {str(error).splitlines()[-1].strip()}")
             break
-    best = search.best
-    if not best.fits:
-        raise InfeasibleError(infeasible(request, best, baseline))
-    return verified(request, search, best)
+    return search
 
 
 def captured(request: Request, candidate: _lib.tn_candidate) -> _lib.Trace:
@@ -259,27 +283,6 @@ def planned(request: Request, trace: _lib.Trace, limit_bytes: int, best: _lib.tn
     return _lib.Plan(trace, request.profile, limit_bytes, expandable_segments=bool(best.expandable_segments), keep_all=keep_all)
 
 
-def verified(request: Request, search: _lib.Search, best: _lib.tn_search_best) -> dict[str, Any]:
-    """Captures the plan itself; while its reserved memory is over the limit, plans again for a limit lower by the excess."""
-    main, rebuilt = search.best_json()
-    result, limit, trace = best.result, best.limit_bytes, None
-    for _ in range(TIGHTENINGS):
-        passes = passes_of(request, best, main)
-        request.say("checking the plan")
-        peak = measured_by_capture(request, best, passes)
-        over = peak.reserved_bytes - best.limit_bytes
-        if over <= 0:
-            return written(request, best, result, passes, json.loads(rebuilt), peak)
-        trace = trace or captured(request, best.candidate)
-        limit -= over + over // 8
-        plan = planned(request, trace, max(limit, 1), best)
-        result = plan.result
-        if not result.fits:
-            break
-        main, rebuilt = plan.pass_json(), plan.rebuilt_json()
-    raise InfeasibleError(infeasible(request, best, trace or captured(request, best.candidate)))
-
-
 def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]]) -> _lib.tn_peak:
     """What the plan needs: of each size of micro-batch two passes, and the larger need counts."""
     candidate, peaks = best.candidate, []
@@ -293,12 +296,10 @@ def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: lis
     return largest
 
 
-def written(
-    request: Request, best: _lib.tn_search_best, result: _lib.tn_plan_result, passes: list[dict[str, Any]], rebuilt: list[dict[str, Any]], peak: _lib.tn_peak
-) -> dict[str, Any]:
-    candidate, rest = best.candidate, (best.candidate.rest / best.candidate.micro_batch if best.candidate.rest else 0.0)
-    extra_ms = (result.extra_s * (candidate.count + rest)) * 1e3
-    step_ms = best.step_s * 1e3 + (result.extra_s - best.result.extra_s) * (candidate.count + rest) * 1e3
+def written(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]], rebuilt: list[dict[str, Any]], peak: _lib.tn_peak) -> dict[str, Any]:
+    candidate, result = best.candidate, best.result
+    more = candidate.count + (candidate.rest / candidate.micro_batch)
+    extra_ms, step_ms = result.extra_s * more * 1e3, best.step_s * 1e3
     base_ms, whole_ms = best.unconstrained_step_s * 1e3, best.whole_step_s * 1e3
     levers = []
     if candidate.bf16:
@@ -325,7 +326,7 @@ def written(
             "step_ms": round(step_ms, 3),
             "unconstrained_step_ms": round(base_ms, 3),
             "unconstrained_allocated_bytes": best.unconstrained_allocated_bytes,
-            "lower_bound_ms": round(result.lower_bound_s * (candidate.count + rest) * 1e3, 3),
+            "lower_bound_ms": round(result.lower_bound_s * more * 1e3, 3),
         },
         "levers": levers,
         "rebuilt": rebuilt,

@@ -59,14 +59,15 @@ def is_loaded() -> bool:
 _loaded: ctypes.CDLL | None = None
 
 
-def load(device: Device) -> None:
+def load(device: Device, release: int = 0) -> None:
     """Makes this process one that has the device's card, as far as PyTorch's decisions go.
 
+    release: choose kernels as another PyTorch would (211 = 2.11); 0 = as the installed one.
     Raises VirtualCardError: torch is loaded already, or the card cannot be compiled.
     """
     global _loaded
     if _loaded is not None:
-        _arm(_loaded, device)
+        _arm(_loaded, device, release)
         return
     if "torch" in sys.modules:
         raise VirtualCardError("torch is loaded in this process already; a capture for another card needs a process of its own")
@@ -77,7 +78,7 @@ def load(device: Device) -> None:
         except OSError as error:
             raise VirtualCardError(f"{library}: cannot be loaded ({error}); remove it, and it is made again") from None
         import torch  # noqa: F401
-    _arm(card, device)
+    _arm(card, device, release)
     _answer_in_python()
     _claim_kernels()
     _loaded = card
