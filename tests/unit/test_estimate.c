@@ -174,6 +174,28 @@ static void a_quiet_step_has_its_persistent_bytes(void **state) {
   story_end(&s);
 }
 
+/* A gradient that outlives the step lies where the next one's activation would fit: only the second step needs another segment. */
+static void the_last_step_is_repeated(void **state) {
+  (void)state;
+  story s = story_begin();
+  for (int step = 0; step < 2; step++) {
+    story_mark(&s, step ? "step:1" : "step:0");
+    uint32_t activation = story_alloc(&s, (uint64_t)(step ? 40 : 20) * MIB, TN_CATEGORY_ACTIVATION, TN_NONE);
+    story_op(&s, "forward", TN_NONE, TN_PHASE_FORWARD, step);
+    story_drop(&s, activation);
+    if (step) story_alloc(&s, 24 * MIB, TN_CATEGORY_GRADIENT, TN_NONE);
+    story_op(&s, "backward", TN_NONE, TN_PHASE_BACKWARD, step);
+  }
+  story_mark(&s, "end");
+  assert_int_equal(peak_of(s.trace, &card, 0, 0).reserved_bytes, 20 * MIB); /* not the step that is repeated */
+  tn_peak steady = peak_of(s.trace, &card, 1, 0);
+  assert_int_equal(steady.reserved_bytes, 100 * MIB); /* 60, and 40 more beside the gradient of the step before */
+  assert_int_equal(steady.allocated_bytes, 40 * MIB);
+  assert_int_equal(peak_of(s.trace, &card, TN_NONE, 0).reserved_bytes, 100 * MIB);
+  assert_int_equal(peak_of(s.trace, &cpu, 1, 0).reserved_bytes, 40 * MIB); /* nothing is reserved on the host */
+  story_end(&s);
+}
+
 static void wrong_questions_are_refused(void **state) {
   (void)state;
   story s = two_steps();
@@ -265,6 +287,7 @@ int main(void) {
       cmocka_unit_test(under_a_limit_the_cache_is_given_back),
       cmocka_unit_test(host_and_empty_blocks_do_not_count),
       cmocka_unit_test(a_quiet_step_has_its_persistent_bytes),
+      cmocka_unit_test(the_last_step_is_repeated),
       cmocka_unit_test(wrong_questions_are_refused),
       cmocka_unit_test(what_is_live_adds_up),
       cmocka_unit_test(random_lives_match_a_sum),
