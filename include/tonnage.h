@@ -131,7 +131,7 @@ typedef struct tn_op {
   uint32_t flags;  /* TN_OP_... */
   uint32_t inputs_at, inputs_count;   /* range of the ref table: values read */
   uint32_t outputs_at, outputs_count; /* range of the ref table: values made, in output order; TN_NONE for a non-tensor output */
-  uint32_t reserved;
+  uint32_t efficiency; /* of the rate, what its shape lets it reach, in 1/1000; 0 = not known, taken as all of it */
   double flops;       /* multiply and add count as two */
   double bytes_moved; /* inputs read once + outputs written once */
   double seconds;     /* measured; negative = unknown */

@@ -104,7 +104,8 @@ class Run:
         self.tables = T.Tables()
         self.scopes = Scopes(model, self.tables)
         self.scopes.on_root = self.on_root
-        self.recorder = Recorder(fake, where, self.tables, self.scopes, device.workspace_bytes("cublas"), device.workspace_bytes("cublaslt"))
+        self.recorder = Recorder(fake, where, self.tables, self.scopes, device.workspace_bytes("cublas"), device.workspace_bytes("cublaslt"),
+                                 int(device.profile.get("multiprocessors", 0)))  # fmt: skip
         self.saved = SavedTensors(self.recorder)
         self.names = {id(p): n for n, p in model.named_parameters()}
         self.set_up()

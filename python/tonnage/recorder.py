@@ -19,7 +19,7 @@ from .errors import CaptureError
 from .items import number, step_count
 from .kernels import KERNELS
 from .kernels import steps as kernel_steps
-from .ops import Op, bytes_of, flops_of, rate_of
+from .ops import Op, bytes_of, efficiency_of, flops_of, rate_of
 from .refused import is_missing_kernel, refusal
 from .scopes import Scopes
 from .signature import dtype_name
@@ -59,13 +59,14 @@ class StorageRef(weakref.ref):
 class Recorder(TorchDispatchMode):
     """The dispatch mode.  Enter it inside the FakeTensorMode, around the steps."""
 
-    def __init__(self, fake: FakeTensorMode, device: torch.device, tables: T.Tables, scopes: Scopes, workspace_bytes: int = 0, lt_workspace_bytes: int = 0):
+    def __init__(self, fake: FakeTensorMode, device: torch.device, tables: T.Tables, scopes: Scopes, workspace_bytes: int = 0, lt_workspace_bytes: int = 0, processors: int = 0):
         super().__init__()
         self.fake, self.device, self.tables, self.scopes = fake, device, tables, scopes
         self.on_card = device.type != "cpu"
         self.device_text = "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
         self.workspace_bytes = workspace_bytes
         self.lt_workspace_bytes = lt_workspace_bytes
+        self.processors = processors
         self.workspace_for: set[tuple[str, str]] = set()  # (thread, library) that have one; threads: "forward", "backward"
         self.storages: dict[int, Block] = {}  # by address
         self.blocks: list[Block] = []
@@ -308,7 +309,8 @@ class Recorder(TorchDispatchMode):
         rate = rate_of(op, tensors[0].dtype, self.on_card) if flops and tensors else 0
         if op.cublas and self.workspace_bytes:
             self.workspace(index, op.base == "addmm" and args[0].dim() == 1)
-        self.add_op(op.name, text, flags, inputs, outs, rate, flops, float(moved))
+        efficiency = efficiency_of(op, args, rate, self.processors) if rate and self.on_card else 0
+        self.add_op(op.name, text, flags, inputs, outs, rate, flops, float(moved), efficiency)
 
     def allocate(self, storage: torch.UntypedStorage, device: torch.device, op: int) -> Block:
         block = self.adopt(storage, device)
@@ -396,14 +398,14 @@ class Recorder(TorchDispatchMode):
                 self.workspace_for.add((thread, name))
                 self.own_memory(size, op, name)
 
-    def add_op(self, name: str, args: int, flags: int, inputs: list[int], outputs: list[int], rate: int, flops: float, moved: float) -> None:
+    def add_op(self, name: str, args: int, flags: int, inputs: list[int], outputs: list[int], rate: int, flops: float, moved: float, efficiency: int = 0) -> None:
         ref = self.tables.ref
         at = len(ref)
         ref += inputs
         ref += outputs
         index = len(self.tables.op)
         module = self.scopes.module()
-        row = (self.tables.strings(name), args, module, self.phase, self.step, self.pass_, rate, flags, at, len(inputs), at + len(inputs), len(outputs), 0,
+        row = (self.tables.strings(name), args, module, self.phase, self.step, self.pass_, rate, flags, at, len(inputs), at + len(inputs), len(outputs), efficiency,
                flops, moved, -1.0)  # fmt: skip
         self.tables.op.append(row)
         self.scopes.made(module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -76,9 +77,19 @@ def prepared(args: argparse.Namespace) -> tuple[devices.Device, recipe.Training]
     device = devices.find(args.device or devices.present())
     if not Path(args.recipe).is_file():
         raise Error(f"{args.recipe}: no such recipe file")
-    if device.type == "cuda":
+    if device.type == "cuda" and not is_here(device):
         virtual_card.load(device)
     return device, recipe.load(args.recipe, overrides)
+
+
+def is_here(device: devices.Device) -> bool:
+    """Is the card in this machine, and PyTorch built to use it?  Then it answers for itself."""
+    build = (virtual_card.torch_folder() / "version.py").read_text()
+    if devices.present() != device.name or not re.search(r"^cuda\b[^=]*=\s*['\"]", build, re.MULTILINE):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def captured(args: argparse.Namespace, device: devices.Device, training: recipe.Training) -> Tables:

@@ -98,6 +98,7 @@ double tn_profile_op_seconds(const tn_profile *profile, const tn_op *op) {
   if (op->flags & TN_OP_VIEW) return 0;
   if (op->seconds >= 0) return op->seconds;
   double rate = op->rate < TN_RATE_COUNT ? profile->flops_per_s[op->rate] : 0;
+  if (op->efficiency) rate *= op->efficiency / 1000.0;
   double arithmetic = rate > 0 ? op->flops / rate : 0;
   double memory = profile->bytes_per_s > 0 ? op->bytes_moved / profile->bytes_per_s : 0;
   return fmax(arithmetic, memory) + profile->launch_s;

@@ -29,7 +29,7 @@ enum tn__role {
 #define TN__OP_FIELDS(X)                                                                                               \
   X(name, STRING) X(args, STRING) X(module, MODULE_OR_NONE) X(phase, PHASE) X(step, NUMBER) X(pass, NUMBER)             \
   X(rate, RATE) X(flags, NUMBER) X(inputs_at, NUMBER) X(inputs_count, NUMBER) X(outputs_at, NUMBER)                     \
-  X(outputs_count, NUMBER) X(flops, REAL) X(bytes_moved, REAL) X(seconds, REAL)
+  X(outputs_count, NUMBER) X(efficiency, NUMBER) X(flops, REAL) X(bytes_moved, REAL) X(seconds, REAL)
 #define TN__BLOCK_FIELDS(X) \
   X(bytes, NUMBER) X(op, OP_OR_NONE) X(name, STRING) X(module, MODULE_OR_NONE) X(category, CATEGORY) X(flags, NUMBER)
 #define TN__VALUE_FIELDS(X)                                                                               \

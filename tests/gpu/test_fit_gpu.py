@@ -25,7 +25,7 @@ CARD = torch.device("cuda", 0)
 
 
 def recipe(name, **more):
-    return load(str(ROOT / "examples" / f"{name}.py"), {"batch": "4", "seq": "128", **more})
+    return load(str(ROOT / "examples" / f"{name}.py"), {"batch": "32", "seq": "256", **more})
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_training_is_bit_identical(name, precision, deterministic):
     optimizer, twin_optimizer = training.optimizer(model), training.optimizer(twin)
     batch = training.batch()
     budget = context + int(roomy["reserved_bytes"] * 0.8)
-    step = fit(model, optimizer, training.loss, batch, budget, levers=["rebuild"], quiet=True)
+    step = fit(model, optimizer, training.loss, batch, budget, levers=["rebuild", "allocator"], quiet=True)
     torch.cuda.set_per_process_memory_fraction(1.0)  # both models are here
     for n in range(3):
         batch = training.batch()
