@@ -59,7 +59,16 @@ class StorageRef(weakref.ref):
 class Recorder(TorchDispatchMode):
     """The dispatch mode.  Enter it inside the FakeTensorMode, around the steps."""
 
-    def __init__(self, fake: FakeTensorMode, device: torch.device, tables: T.Tables, scopes: Scopes, workspace_bytes: int = 0, lt_workspace_bytes: int = 0, processors: int = 0):
+    def __init__(
+        self,
+        fake: FakeTensorMode,
+        device: torch.device,
+        tables: T.Tables,
+        scopes: Scopes,
+        workspace_bytes: int = 0,
+        lt_workspace_bytes: int = 0,
+        processors: int = 0,
+    ):
         super().__init__()
         self.fake, self.device, self.tables, self.scopes = fake, device, tables, scopes
         self.on_card = device.type != "cpu"
@@ -398,15 +407,17 @@ class Recorder(TorchDispatchMode):
                 self.workspace_for.add((thread, name))
                 self.own_memory(size, op, name)
 
-    def add_op(self, name: str, args: int, flags: int, inputs: list[int], outputs: list[int], rate: int, flops: float, moved: float, efficiency: int = 0) -> None:
+    def add_op(
+        self, name: str, args: int, flags: int, inputs: list[int], outputs: list[int], rate: int, flops: float, moved: float, efficiency: int = 0
+    ) -> None:
         ref = self.tables.ref
         at = len(ref)
         ref += inputs
         ref += outputs
         index = len(self.tables.op)
         module = self.scopes.module()
-        row = (self.tables.strings(name), args, module, self.phase, self.step, self.pass_, rate, flags, at, len(inputs), at + len(inputs), len(outputs), efficiency,
-               flops, moved, -1.0)  # fmt: skip
+        places = (at, len(inputs), at + len(inputs), len(outputs))
+        row = (self.tables.strings(name), args, module, self.phase, self.step, self.pass_, rate, flags, *places, efficiency, flops, moved, -1.0)
         self.tables.op.append(row)
         self.scopes.made(module)
         self.events.append((T.OP_EVENT, index))
