@@ -5,19 +5,23 @@
 
 The C++ file is compiled once for each installed torch and kept in the user's cache folder.
 """
+
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.machinery
 import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,6 @@ from .devices import Device
 from .errors import MissingDependency, VirtualCardError
 
 OLDEST = (2, 4)
-_NOISE = ("Higher priority item already registered",)
 
 
 def torch_folder() -> Path:
@@ -71,17 +74,49 @@ def load(device: Device, release: int = 0) -> None:
         return
     if "torch" in sys.modules:
         raise VirtualCardError("torch is loaded in this process already; a capture for another card needs a process of its own")
-    library = compiled()
-    with quiet():
-        try:
-            card = ctypes.CDLL(str(library))
-        except OSError as error:
-            raise VirtualCardError(f"{library}: cannot be loaded ({error}); remove it, and it is made again") from None
+    _loaded = _start(compiled(), device, release)
+
+
+def _start(library: Path, device: Device, release: int = 0) -> ctypes.CDLL:
+    """Imports torch with the card in it."""
+    entry = _Entry(library)
+    sys.meta_path.insert(0, entry)
+    try:
         import torch  # noqa: F401
-    _arm(card, device, release)
+    finally:
+        if entry in sys.meta_path:
+            sys.meta_path.remove(entry)
+    if entry.card is None:
+        raise VirtualCardError("this PyTorch was imported without its torch._C: there is no place for a virtual card")
+    _arm(entry.card, device, release)
     _answer_in_python()
     _claim_kernels()
-    _loaded = card
+    return entry.card
+
+
+class _Entry(MetaPathFinder):
+    """Loads the card while torch is imported: after torch's C++ libraries and before torch._C is initialised.
+
+    After: a library loaded first is searched first, and then torch's libraries, even the C++ runtime, would take functions from
+    the card and from each other that they never do otherwise ("free(): invalid pointer" in a CUDA build).  Before: PyTorch asks
+    for its CUDA hooks once.  torch/__init__.py has loaded the CUDA libraries by the time that it imports torch._C.
+    """
+
+    def __init__(self, library: Path):
+        self.library = library
+        self.card: ctypes.CDLL | None = None
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> None:
+        if fullname != "torch._C":
+            return
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.origin is not None:
+            ctypes.PyDLL(spec.origin, mode=sys.getdlopenflags())  # as the import does in a moment
+            try:
+                self.card = ctypes.CDLL(str(self.library))
+            except OSError as error:
+                raise VirtualCardError(f"{self.library}: cannot be loaded ({error}); remove it, and it is made again") from None
 
 
 def _arm(card: ctypes.CDLL, device: Device, release: int = 0) -> None:
@@ -162,6 +197,7 @@ def compiled() -> Path:
     try:
         made = place / "virtual_card.so"
         _compile(compiler, [str(source), *options], made)
+        _try(made)
         os.replace(made, target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -188,6 +224,28 @@ def _compile(compiler: str, arguments: list[str], target: Path) -> None:
     raise VirtualCardError(f"the virtual card does not compile against this PyTorch: {lines[0]}")
 
 
+TRIAL = """if True:
+    import sys
+    from pathlib import Path
+    from tonnage import devices, virtual_card
+    virtual_card._start(Path(sys.argv[1]), devices.find("h200"))
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    with FakeTensorMode():
+        torch.ones(2, 2, device="cuda", requires_grad=True) @ torch.ones(2, 2, device="cuda")"""
+
+
+def _try(library: Path) -> None:
+    """Runs a new card once in a process of its own: C++ that does not fit this PyTorch ends the process that it is in."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", TRIAL, str(library)], capture_output=True, text=True, env=env)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        how = f"killed by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else "failed"
+        said = f" ({lines[-1]})" if lines else ""
+        raise VirtualCardError(f"the virtual card does not work with this PyTorch: a trial of it {how}{said}")
+
+
 @contextmanager
 def _saying(what: str) -> Iterator[None]:
     """One line on a terminal while something takes long."""
@@ -195,21 +253,3 @@ def _saying(what: str) -> Iterator[None]:
     if show:
         print(f"tonnage: {what} ...", file=sys.stderr, flush=True)
     yield
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps the line that a CUDA build prints about the card's hooks off the screen, and lets every other through."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as caught:
-        os.dup2(caught.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            caught.seek(0)
-            rest = b"".join(line for line in caught if not any(n.encode() in line for n in _NOISE))
-            if rest:
-                os.write(2, rest)

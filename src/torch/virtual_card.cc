@@ -4,8 +4,9 @@
 // forward, backward and optimizer.  No kernel ever runs; only what PyTorch decides in C++ from "is there a device, which cuDNN, which
 // architecture" is answered, above all which attention kernel it would call.
 //
-// Compiled by virtual_card.py against the installed torch, and loaded BEFORE `import torch`: PyTorch asks for its CUDA hooks once and
-// keeps the answer.  tn_virtual_card() comes after the import, since a CUDA build installs its own guard and choices while it loads.
+// Compiled by virtual_card.py against the installed torch, and loaded during `import torch`: after torch's libraries, whose symbols must
+// not bind to ours, and before torch._C runs, since PyTorch asks for its CUDA hooks once and keeps the answer.  tn_virtual_card() comes
+// after the import, since a CUDA build installs its own choices while it loads.
 // Overriding functions are not marked so: their set changes with the version, and one that is not known yet does no harm.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
