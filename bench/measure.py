@@ -11,7 +11,6 @@ import platform
 import re
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,30 +110,18 @@ def machine() -> dict[str, Any]:
     return out
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """The whole file or none of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     """One line a row; the first row's keys are the columns."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_atomically(path, text.getvalue())
+    from tonnage import files
+
+    files.write(path, text.getvalue(), make_folders=True)
 
 
 def write_json(path: Path, data: Any) -> None:
-    write_atomically(path, json.dumps(data, indent=1) + "\n")
+    from tonnage import files
+
+    files.write(path, json.dumps(data, indent=1) + "\n", make_folders=True)

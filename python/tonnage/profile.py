@@ -11,12 +11,11 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import errors
+from . import errors, files
 
 SHIPPED = Path(__file__).parent / "profiles"
 RATES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
@@ -420,22 +419,8 @@ def dumps(profile: dict[str, Any]) -> str:
 
 
 def write(profile: dict[str, Any], path: Path) -> None:
-    """Writes the whole file or none of it. Raises ProfileError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(dumps(profile))
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise ProfileError(f"{path}: {error.strerror}", 4 if isinstance(error, PermissionError) else 2) from None
+    """Writes the whole file or none of it. Raises Error."""
+    files.write(path, dumps(profile), make_folders=True)
 
 
 # ---- the verb --------------------------------------------------------------------------------------------------------------------

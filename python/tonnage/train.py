@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import _lib, devices, fitting, options, planning, recipe, verbs
+from . import _lib, devices, files, fitting, options, planning, recipe, verbs
 from .errors import Error
 from .measure import CpuMeter, CudaMeter
 from .progress import Progress
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     meter_of_card = CudaMeter(where) if where.type == "cuda" else None
     plan = the_plan(args, recipe.load(args.recipe, overrides), device, budget_bytes)
     if args.output:
-        verbs.write(Path(args.output), json.dumps(plan, indent=1) + "\n")
+        files.write(Path(args.output), json.dumps(plan, indent=1) + "\n")
     if not args.json:
         sys.stdout.write(planning.text_of(plan) + "\n")
         sys.stdout.flush()

@@ -3,15 +3,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _lib, devices, options, recipe, virtual_card
+from . import _lib, devices, files, options, recipe, virtual_card
 from .errors import Error
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ def plan(args: argparse.Namespace) -> int:
         _lib.Trace.from_tables(first[0]).save(args.trace)
     text = json.dumps(made, indent=1) + "\n"
     if args.output:
-        write(Path(args.output), text)
+        files.write(Path(args.output), text)
     sys.stdout.write(text if args.json else planning.text_of(made))
     return 0
 
@@ -120,21 +118,3 @@ class Progress:
         if self.shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-
-def write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage import profile
+from tonnage import errors, profile
 
 REQUIRED = {
     "name", "total_bytes", "context_bytes", "flops_per_s", "bytes_per_s", "host_copy_bytes_per_s", "launch_s", "host_op_s",
@@ -104,7 +104,7 @@ def test_a_written_profile_reads_back(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(profile.ProfileError, match="file"):
+    with pytest.raises(errors.Error, match="file"):
         profile.write({"name": "x"}, tmp_path / "file" / "x.json")
 
 
