@@ -59,6 +59,7 @@ def capture_tables(
             model, optimizer, batch, loss = built(fake, training, where)
         else:
             live_model, live_optimizer, loss, live_batch = training
+            refuse_compiled(live_model)  # a copy forgets that it was
             model, optimizer = live.fake_copy(fake, live_model, live_optimizer)
             batch = live.fake_batch(fake, live_batch, where)
         run = Run(fake, where, device, model, optimizer, loss, batch)
@@ -99,6 +100,7 @@ class Run:
     """One capture: the fake objects and what records them."""
 
     def __init__(self, fake: FakeTensorMode, where: torch.device, device: Device, model: torch.nn.Module, optimizer: Any, loss: Any, batch: Any):
+        refuse_compiled(model)
         self.fake, self.where, self.device = fake, where, device
         self.model, self.optimizer, self.loss, self.batch = model, optimizer, loss, batch
         self.tables = T.Tables()
@@ -258,6 +260,13 @@ class Run:
             "precision": precision,
         }
         return tables
+
+
+def refuse_compiled(model: torch.nn.Module) -> None:
+    """CaptureError for a model under torch.compile, whose ops are fused before they could be seen."""
+    for name, module in model.named_modules():
+        if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
+            raise CaptureError(f"cannot capture {name or 'the model'}: it is compiled (torch.compile), so its ops cannot be told apart; give the plain model")
 
 
 def _tensors(state: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
