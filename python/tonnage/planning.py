@@ -195,15 +195,19 @@ def plan_for(
         limit = limit or best.limit_bytes
         if not best.fits:
             break
-        main, rebuilt = search.best_json()
+        main, summary = search.best_json()
         passes = passes_of(request, best, main)
         say("checking the plan")
         peak = measured_by_capture(request, best, passes)
         over = peak.reserved_bytes - limit
         if over <= 0:
-            return written(request, best, passes, json.loads(rebuilt), peak)
+            return written(request, best, passes, json.loads(summary), peak)
         target -= over + over // 8 + attempt * (budget_bytes >> 8)  # the library's own replay of the plan was too hopeful by this
-    raise InfeasibleError(infeasible(request, best, baseline))
+    passes, rebuilt, peak = smallest(request, best)
+    if limit and peak.reserved_bytes <= limit:
+        return written(request, best, passes, rebuilt, peak)
+    spare = max(budget_bytes - request.profile.context_bytes - limit, 0)  # what the search leaves free below a budget
+    raise InfeasibleError(infeasible(request, best, baseline, peak.device_used_bytes + spare))
 
 
 def searched(request: Request, baseline: _lib.Trace, budget_bytes: int) -> _lib.Search:
@@ -235,10 +239,9 @@ def describe(candidate: _lib.tn_candidate) -> str:
     return cut + (" in bf16" if candidate.bf16 else "")
 
 
-def infeasible(request: Request, best: _lib.tn_search_best, baseline: _lib.Trace) -> str:
+def infeasible(request: Request, best: _lib.tn_search_best, baseline: _lib.Trace, smallest: int) -> str:
     """Why nothing fits: the smallest budget that can, what holds most of it, and what was not tried."""
     size = _lib.size_format
-    smallest = smallest_budget(request, best)
     held = _lib.estimate(baseline, request.profile).persistent_bytes + request.profile.context_bytes
     used = ", ".join(name for name in (*LEVERS, *ALLOWED) if name in request.levers) or "none"
     text = f"no plan fits {size(request.budget_bytes)}: {size(smallest)} is the smallest budget found with the levers allowed ({used})"
@@ -254,14 +257,18 @@ def best_phase(best: _lib.tn_search_best) -> str:
     return PHASES[best.result.peak_phase] if best.result.peak_phase < len(PHASES) else "other"
 
 
-def smallest_budget(request: Request, best: _lib.tn_search_best) -> int:
-    """The device-used memory of the smallest plan for the candidate that needed least, as its own capture shows."""
-    candidate = best.candidate
-    trace = captured(request, candidate)
-    plan = planned(request, trace, 1, best)
-    entry = {"micro_batch": candidate.micro_batch, "count": candidate.count, **json.loads(plan.pass_json())}
+def smallest(request: Request, best: _lib.tn_search_best) -> tuple[list[dict[str, Any]], list[dict[str, Any]], _lib.tn_peak]:
+    """The plan that needs least for the candidate that needed least, and what its capture says; `best` becomes it."""
+    best.limit_bytes = 1
+    plan = planned(request, captured(request, best.candidate), 1, best)
+    best.step_s += (plan.result.extra_s - best.result.extra_s) * passes_in_step(best.candidate)
     best.result = plan.result
-    return measured_by_capture(request, best, [entry]).device_used_bytes
+    passes = passes_of(request, best, plan.pass_json())
+    return passes, json.loads(plan.rebuilt_json()), measured_by_capture(request, best, passes)
+
+
+def passes_in_step(candidate: _lib.tn_candidate) -> float:
+    return candidate.count + candidate.rest / candidate.micro_batch
 
 
 # ---- the check, and the plan as written ------------------------------------------------------------------------------------------
@@ -298,7 +305,7 @@ def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: lis
 
 def written(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]], rebuilt: list[dict[str, Any]], peak: _lib.tn_peak) -> dict[str, Any]:
     candidate, result = best.candidate, best.result
-    more = candidate.count + (candidate.rest / candidate.micro_batch)
+    more = passes_in_step(candidate)
     extra_ms, step_ms = result.extra_s * more * 1e3, best.step_s * 1e3
     base_ms, whole_ms = best.unconstrained_step_s * 1e3, best.whole_step_s * 1e3
     levers = []

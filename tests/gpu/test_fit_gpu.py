@@ -24,8 +24,15 @@ ROOT = Path(__file__).parents[2]
 CARD = torch.device("cuda", 0)
 
 
+SIZES = {  # activations enough that a budget can be below them
+    "bert": {"size": "small", "batch": "32", "seq": "256"},
+    "gpt": {"size": "small", "batch": "16", "seq": "128"},
+    "llama": {"size": "small", "batch": "16", "seq": "256"},
+}
+
+
 def recipe(name, **more):
-    return load(str(ROOT / "examples" / f"{name}.py"), {"batch": "32", "seq": "256", **more})
+    return load(str(ROOT / "examples" / f"{name}.py"), {**SIZES[name], **more})
 
 
 @pytest.fixture
@@ -50,7 +57,7 @@ def test_training_is_bit_identical(name, precision, deterministic):
     twin = copy.deepcopy(model)
     optimizer, twin_optimizer = training.optimizer(model), training.optimizer(twin)
     batch = training.batch()
-    budget = context + int(roomy["reserved_bytes"] * 0.8)
+    budget = context + int(roomy["reserved_bytes"] * 0.85)
     step = fit(model, optimizer, training.loss, batch, budget, levers=["rebuild", "allocator"], quiet=True)
     torch.cuda.set_per_process_memory_fraction(1.0)  # both models are here
     for n in range(3):
