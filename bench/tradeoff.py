@@ -86,7 +86,7 @@ class Fitted:
         planned_s = time.perf_counter() - start
         step = tonnage.fit(*live, budget=budget, plan=plan, quiet=True)
         predicted = plan["predicted"]
-        levers = ", ".join(f"{lever['name']} {planning._detail(plan, lever['name'])}" for lever in plan["levers"])
+        levers = ", ".join(f"{lever['name']} {planning.detail_of(plan, lever['name'])}" for lever in plan["levers"])
         return lambda: step(run.batch), {
             "predicted_allocated": predicted["allocated_bytes"],
             "predicted_reserved": predicted["reserved_bytes"],

@@ -75,7 +75,7 @@ class Run:
 
     def __enter__(self) -> Run:
         if self.program.first_states is not None:
-            self._note(self.program.first_states)
+            self.note_states(self.program.first_states)
         torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
         return self
 
@@ -91,7 +91,7 @@ class Run:
         if (t.requires_grad if node is None else type(node)) is not producer or t.dtype is not dtype or t.shape != shape:
             detach, verdict, states = self._differs(t, node, entry)
         if states is not None:
-            self._note(states)
+            self.note_states(states)
         if type(verdict) is Recipe:
             return verdict
         if detach:
@@ -163,7 +163,7 @@ class Run:
 
     # ---- giving slots back
 
-    def _note(self, states: list[int]) -> None:
+    def note_states(self, states: list[int]) -> None:
         state = self.program.generator.save()
         for n in states:
             self.states[n] = state

@@ -93,7 +93,7 @@ def _without_values(arguments: str) -> str:
 def _seconds_or_unknown(tables: T.Tables, texts: list[str], op: tuple, device: torch.device) -> float:
     try:
         return _seconds(tables, texts, op, device)
-    except (Unknown, PlanError, RuntimeError, TypeError, ValueError, NotImplementedError):
+    except (Unknown, PlanError, RuntimeError, TypeError, ValueError):
         return -1.0  # the roofline stands in
 
 
@@ -148,6 +148,6 @@ def _tensor(meta: str, device: torch.device) -> torch.Tensor:
 
 
 def _filled(shape: list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    if dtype.is_floating_point:
-        return torch.empty(shape, dtype=dtype, device=device).normal_()
+    if dtype.is_floating_point:  # between 0 and 1: a kernel that takes probabilities stops the whole process at others
+        return torch.empty(shape, dtype=dtype, device=device).uniform_()
     return torch.zeros(shape, dtype=dtype, device=device)

@@ -58,7 +58,7 @@ class Request:
 
     def capture(self, micro_batch: int, bf16: bool, passes: int, plan: list[dict[str, Any]] | None = None) -> _lib.Trace:
         """The trace of a step cut into micro-batches, as the user wrote it or under a plan's hooks."""
-        key = (0 if micro_batch == self.rows else micro_batch, bf16, passes)
+        key = self.key(micro_batch, bf16, passes)
         cut = 0 if passes == 1 and not key[0] else micro_batch
         if plan is not None:
             return _lib.Trace.from_tables(self.tables(cut, bf16, passes, plan))
@@ -71,8 +71,11 @@ class Request:
             self.examine(self.captures[key])
         return _lib.Trace.from_tables(self.captures[key])
 
+    def key(self, micro_batch: int, bf16: bool, passes: int) -> tuple[int, bool, int]:
+        return 0 if micro_batch == self.rows else micro_batch, bf16, passes
+
     def has(self, candidate: _lib.tn_candidate) -> bool:
-        return (0 if candidate.micro_batch == self.rows else candidate.micro_batch, bool(candidate.bf16), min(candidate.count, 2)) in self.captures
+        return self.key(candidate.micro_batch, bool(candidate.bf16), min(candidate.count, 2)) in self.captures
 
     def tables(self, micro_batch: int, bf16: bool, passes: int, plan: list[dict[str, Any]] | None = None) -> Tables:
         """micro_batch 0: the whole batch, as it is."""
@@ -121,9 +124,15 @@ def batchnorm_module(tables: Tables) -> str | None:
     """The path of the first BatchNorm that takes its statistics from the batch."""
     names = tables.strings.texts()
     for op in tables.op:
-        if "batch_norm" in names[op[0]] and "backward" not in names[op[0]] and op[3] in (1, 2):
+        if "batch_norm" in names[op[0]] and op[3] in (1, 2) and takes_statistics(names[op[0]], names[op[1]]):
             return names[tables.module[op[2]][0]] if op[2] < len(tables.module) else "the model"
     return None
+
+
+def takes_statistics(op: str, arguments: str) -> bool:
+    """Does this batch norm use the batch's own statistics?  It says so by its name, or by the one boolean among its arguments; without
+    arguments, as in all steps but the last, it is left to the last step to tell."""
+    return "_with_update" in op or bool(arguments) and True in [x for x in json.loads(arguments)["args"] if isinstance(x, bool)]
 
 
 def hooks_of(passes: list[dict[str, Any]], device: Device) -> Callable[[torch.nn.Module, Any], Hooks]:
@@ -141,7 +150,7 @@ def hooks_of(passes: list[dict[str, Any]], device: Device) -> Callable[[torch.nn
         run = Run(program, batches.leaves(piece), stats, say=_mismatch)
         running.append(run)
         if program.first_states is not None:
-            run._note(program.first_states)
+            run.note_states(program.first_states)
         return run.pack, run.unpack
 
     return make
@@ -370,7 +379,7 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"  {'lever':<14}{'exactness':<18}{'frees':>12}{'costs':>12}"
     for entry in plan["levers"]:
         freed = size(entry["bytes_freed"]) if entry["bytes_freed"] else "-"
-        yield f"  {entry['name']:<14}{entry['exactness']:<18}{freed:>12}{entry['extra_ms']:>9.1f} ms  {_detail(plan, entry['name'])}".rstrip()
+        yield f"  {entry['name']:<14}{entry['exactness']:<18}{freed:>12}{entry['extra_ms']:>9.1f} ms  {detail_of(plan, entry['name'])}".rstrip()
     rows = sorted(plan["rebuilt"], key=lambda row: -row["bytes"])
     names = [f"{row['module'] or '(root)'} {row['op'].split('.')[1]}" for row in rows[:12]]
     width = max([40, *(len(name) for name in names)])
@@ -385,7 +394,7 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"  note: {note}"
 
 
-def _detail(plan: dict[str, Any], name: str) -> str:
+def detail_of(plan: dict[str, Any], name: str) -> str:
     if name == "micro-batch":
         return " + ".join(f"{p['count']} × {p['micro_batch']}" for p in plan["passes"])
     if name == "rebuild":
