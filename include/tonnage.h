@@ -189,8 +189,104 @@ typedef struct tn_event {
   uint32_t id;   /* of the record that the kind names */
 } tn_event;
 
-#define TN_TABLES(X) \
-  X(MODULE, tn_module) X(OP, tn_op) X(REF, uint32_t) X(BLOCK, tn_block) X(VALUE, tn_value) X(SLOT, tn_slot) X(EVENT, tn_event)
+/* What a device's caching allocator did, entry by entry, as torch.cuda.memory records it: the tables of a snapshot.  A trace has
+ * these, or the tables above (a capture), or both. */
+
+typedef struct tn_frame { /* one line of a Python or C++ stack */
+  uint32_t function, file;
+  uint32_t line;
+  uint32_t reserved;
+} tn_frame;
+
+typedef struct tn_stack { /* frames, innermost first */
+  uint32_t frames_at, frames_count; /* range of the stack_frame table: frames */
+} tn_stack;
+
+typedef struct tn_stream {
+  uint64_t handle; /* 0 = the default stream */
+} tn_stream;
+
+typedef struct tn_pool { /* whose memory is kept apart: a CUDA graph's or a MemPool's; id 0 is the default pool (0, 0) */
+  uint64_t first, second;
+} tn_pool;
+
+enum { TN_DEVICE_HOST = 1 << 0 /* pinned host memory, recorded beside the devices */ };
+
+typedef struct tn_device {
+  uint32_t index; /* CUDA's ordinal */
+  uint32_t flags; /* TN_DEVICE_... */
+  uint32_t segments_at, segments_count; /* range of the segment table, by address: what was held at the end */
+  uint32_t entries_at, entries_count;   /* range of the entry table: what led there, or its last part */
+} tn_device;
+
+enum { TN_SEGMENT_SMALL = 1 << 0 /* of the pool for requests up to 1 MiB */, TN_SEGMENT_EXPANDABLE = 1 << 1 };
+
+typedef struct tn_segment {
+  tn_addr addr;
+  uint64_t bytes;
+  uint64_t allocated_bytes, active_bytes, requested_bytes; /* as the file says */
+  uint32_t blocks_at, blocks_count; /* range of the segment_block table; they tile the segment */
+  uint32_t stream, pool, stack;     /* stack: TN_NONE = not recorded */
+  uint32_t flags;                   /* TN_SEGMENT_... */
+} tn_segment;
+
+#define TN_BLOCK_STATES(X) X(INACTIVE, "inactive") X(ALLOCATED, "active_allocated") X(PENDING_FREE, "active_pending_free")
+enum tn_block_state {
+#define TN_BLOCK_STATE_ENUM(name, text) TN_BLOCK_##name,
+  TN_BLOCK_STATES(TN_BLOCK_STATE_ENUM)
+#undef TN_BLOCK_STATE_ENUM
+      TN_BLOCK_STATE_COUNT
+};
+
+typedef struct tn_segment_block {
+  tn_addr addr;
+  uint64_t bytes, requested_bytes; /* requested: 0 for inactive blocks */
+  uint32_t stack;                  /* of the last allocation; TN_NONE = not recorded */
+  uint8_t state;                   /* tn_block_state */
+  uint8_t category;                /* tn_category, when the file has one; else UNKNOWN */
+  uint16_t reserved;
+} tn_segment_block;
+
+#define TN_ACTIONS(X)                                                                                                    \
+  X(ALLOC, "alloc") X(FREE_REQUESTED, "free_requested") X(FREE_COMPLETED, "free_completed") X(SEGMENT_ALLOC, "segment_alloc") \
+  X(SEGMENT_FREE, "segment_free") X(SEGMENT_MAP, "segment_map") X(SEGMENT_UNMAP, "segment_unmap") X(OOM, "oom")            \
+  X(SNAPSHOT, "snapshot") X(ANNOTATE, "annotate")
+enum tn_action {
+#define TN_ACTION_ENUM(name, text) TN_ACTION_##name,
+  TN_ACTIONS(TN_ACTION_ENUM)
+#undef TN_ACTION_ENUM
+      TN_ACTION_COUNT
+};
+
+typedef struct tn_entry { /* PyTorch's TraceEntry */
+  tn_addr addr;      /* OOM: bytes that the device had free */
+  uint64_t bytes;    /* alloc, free: requested; segment: of the segment; OOM: rounded; SNAPSHOT: active bytes in all */
+  uint64_t time_us;  /* 0 = not recorded */
+  uint32_t stream, pool;
+  uint32_t stack;    /* TN_NONE = not recorded */
+  uint32_t forward;  /* stack of the forward op that a backward op belongs to; TN_NONE */
+  uint32_t label;    /* user_metadata, or the annotation's name */
+  uint32_t compile_context;
+  uint8_t action;    /* tn_action */
+  uint8_t category;  /* tn_category, when the file has one; else UNKNOWN */
+  uint16_t reserved;
+  uint32_t reserved2;
+} tn_entry;
+
+enum { TN_ANNOTATION_END = 1 << 0 /* else it starts */ };
+
+typedef struct tn_annotation { /* external_annotations: a named stretch of time, in order */
+  uint64_t time_us;
+  uint32_t name;
+  uint32_t device; /* CUDA's ordinal */
+  uint32_t flags;  /* TN_ANNOTATION_... */
+  uint32_t reserved;
+} tn_annotation;
+
+#define TN_TABLES(X)                                                                                                           \
+  X(MODULE, tn_module) X(OP, tn_op) X(REF, uint32_t) X(BLOCK, tn_block) X(VALUE, tn_value) X(SLOT, tn_slot) X(EVENT, tn_event) \
+  X(FRAME, tn_frame) X(STACK_FRAME, uint32_t) X(STACK, tn_stack) X(STREAM, tn_stream) X(POOL, tn_pool) X(DEVICE, tn_device)    \
+  X(SEGMENT, tn_segment) X(SEGMENT_BLOCK, tn_segment_block) X(ENTRY, tn_entry) X(ANNOTATION, tn_annotation)
 enum tn_table {
 #define TN_TABLE_ENUM(name, type) TN_TABLE_##name,
   TN_TABLES(TN_TABLE_ENUM)
@@ -220,6 +316,8 @@ TN_API int tn_trace_save(const tn_trace *trace, const char *path, tn_error *err)
 TN_API int tn_trace_load(const char *path, tn_trace **out, tn_error *err);
 TN_API const char *tn_category_name(int category);
 TN_API const char *tn_phase_name(int phase);
+TN_API const char *tn_action_name(int action);
+TN_API const char *tn_block_state_name(int state);
 
 /* ---- the caching model --------------------------------------------------------------------------------------------------- */
 

@@ -15,7 +15,7 @@ from . import tables as T
 from .errors import LibraryError
 
 NONE = T.NONE
-TABLES = ("module", "op", "ref", "block", "value", "slot", "event")  # enum tn_table
+TABLES = tuple(T.FORMATS)  # enum tn_table
 
 
 class tn_error(C.Structure):
@@ -231,7 +231,7 @@ class Trace:
         blob = b"".join(_bytes(t) + b"\0" for t in texts)
         check(lib.tn_trace_add_strings(handle, blob, len(blob), len(texts)))
         packed = tables.packed()
-        for at, name in enumerate(TABLES):
+        for at, name in enumerate(T.CAPTURED):
             records = packed[name]
             check(lib.tn_trace_add(handle, at, records, len(records) // T.FORMATS[name].size), what=name)
         for key, value in tables.meta.items():

@@ -19,7 +19,22 @@ BLOCK = struct.Struct("=Q3I2BH")
 VALUE = struct.Struct("=8I")
 SLOT = struct.Struct("=4I2BHI")
 EVENT = struct.Struct("=2I")
-FORMATS = {"module": MODULE, "op": OP, "ref": REF, "block": BLOCK, "value": VALUE, "slot": SLOT, "event": EVENT}
+FRAME = struct.Struct("=4I")
+STACK_FRAME = struct.Struct("=I")
+STACK = struct.Struct("=2I")
+STREAM = struct.Struct("=Q")
+POOL = struct.Struct("=2Q")
+DEVICE = struct.Struct("=6I")
+SEGMENT = struct.Struct("=5Q6I")
+SEGMENT_BLOCK = struct.Struct("=3QI2BH")
+ENTRY = struct.Struct("=3Q6I2BHI")
+ANNOTATION = struct.Struct("=Q4I")
+FORMATS = {
+    "module": MODULE, "op": OP, "ref": REF, "block": BLOCK, "value": VALUE, "slot": SLOT, "event": EVENT,
+    "frame": FRAME, "stack_frame": STACK_FRAME, "stack": STACK, "stream": STREAM, "pool": POOL, "device": DEVICE,
+    "segment": SEGMENT, "segment_block": SEGMENT_BLOCK, "entry": ENTRY, "annotation": ANNOTATION,
+}  # fmt: skip
+CAPTURED = ("module", "op", "ref", "block", "value", "slot", "event")  # what a capture fills; the others are a snapshot's
 
 CATEGORIES = ("parameter", "gradient", "optimizer", "activation", "input", "temporary", "workspace", "communication", "unknown")
 PHASES = ("setup", "forward", "loss", "backward", "optimizer", "other")
@@ -61,7 +76,7 @@ class Tables:
 
     def packed(self) -> dict[str, bytes]:
         """The records of each table as the bytes of the C array."""
-        out = {name: _pack(FORMATS[name], getattr(self, name)) for name in FORMATS if name != "ref"}
+        out = {name: _pack(FORMATS[name], getattr(self, name)) for name in CAPTURED if name != "ref"}
         out["ref"] = struct.pack(f"={len(self.ref)}I", *self.ref)
         return out
 

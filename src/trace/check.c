@@ -32,6 +32,12 @@ static uint64_t role_limit(const tn_trace *trace, int role) {
     case TN__PHASE: return TN_PHASE_COUNT;
     case TN__RATE: return TN_RATE_COUNT;
     case TN__CATEGORY: return TN_CATEGORY_COUNT;
+    case TN__FRAME: return tn__trace_count(trace, TN_TABLE_FRAME);
+    case TN__STACK_OR_NONE: return tn__trace_count(trace, TN_TABLE_STACK);
+    case TN__STREAM: return tn__trace_count(trace, TN_TABLE_STREAM);
+    case TN__POOL: return tn__trace_count(trace, TN_TABLE_POOL);
+    case TN__ACTION: return TN_ACTION_COUNT;
+    case TN__BLOCK_STATE: return TN_BLOCK_STATE_COUNT;
     default: return UINT64_MAX;
   }
 }
@@ -132,6 +138,65 @@ static int check_slots(const tn_trace *trace, tn_error *err) {
   return rc;
 }
 
+/* ---- histories ----------------------------------------------------------------------------------------------------------- */
+
+/* Ranges follow one another: each record of the other table belongs to one at most, so that walks are linear in the file. */
+static int range_follows(uint64_t at, uint64_t count, uint64_t *next, uint64_t limit) {
+  if (count == 0) return 1;
+  if (at < *next || at > limit || count > limit - at) return 0;
+  *next = at + count;
+  return 1;
+}
+
+static int check_stacks(const tn_trace *trace, tn_error *err) {
+  const tn_stack *stacks = RECORDS(trace, STACK, tn_stack);
+  uint64_t next = 0, limit = tn__trace_count(trace, TN_TABLE_STACK_FRAME);
+  for (size_t i = 0; i < tn__trace_count(trace, TN_TABLE_STACK); i++)
+    if (!range_follows(stacks[i].frames_at, stacks[i].frames_count, &next, limit))
+      return bad(err, TN_TABLE_STACK, i, "frames are out of range");
+  return TN_OK;
+}
+
+static int check_devices(const tn_trace *trace, tn_error *err) {
+  const tn_device *devices = RECORDS(trace, DEVICE, tn_device);
+  uint64_t segments = 0, entries = 0;
+  for (size_t i = 0; i < tn__trace_count(trace, TN_TABLE_DEVICE); i++) {
+    if (!range_follows(devices[i].segments_at, devices[i].segments_count, &segments, tn__trace_count(trace, TN_TABLE_SEGMENT)))
+      return bad(err, TN_TABLE_DEVICE, i, "segments are out of range");
+    if (!range_follows(devices[i].entries_at, devices[i].entries_count, &entries, tn__trace_count(trace, TN_TABLE_ENTRY)))
+      return bad(err, TN_TABLE_DEVICE, i, "entries are out of range");
+  }
+  return TN_OK;
+}
+
+static const char *segment_fault(const tn_segment *segment, const tn_segment_block *blocks, uint64_t *bytes_left) {
+  if (segment->bytes > *bytes_left) return "sizes add up to more than any memory";
+  *bytes_left -= segment->bytes;
+  if (segment->addr + segment->bytes < segment->addr) return "ends beyond the address space";
+  tn_addr at = segment->addr;
+  uint64_t rest = segment->bytes;
+  for (uint32_t k = 0; k < segment->blocks_count; k++) {
+    const tn_segment_block *block = &blocks[segment->blocks_at + k];
+    if (block->addr != at || block->bytes > rest) return "is not tiled by its blocks";
+    at += block->bytes;
+    rest -= block->bytes;
+  }
+  return segment->blocks_count > 0 && rest > 0 ? "is not tiled by its blocks" : NULL;
+}
+
+static int check_segments(const tn_trace *trace, tn_error *err) {
+  const tn_segment *segments = RECORDS(trace, SEGMENT, tn_segment);
+  const tn_segment_block *blocks = RECORDS(trace, SEGMENT_BLOCK, tn_segment_block);
+  uint64_t next = 0, limit = tn__trace_count(trace, TN_TABLE_SEGMENT_BLOCK), bytes_left = BYTES_MAX;
+  for (size_t i = 0; i < tn__trace_count(trace, TN_TABLE_SEGMENT); i++) {
+    if (!range_follows(segments[i].blocks_at, segments[i].blocks_count, &next, limit))
+      return bad(err, TN_TABLE_SEGMENT, i, "blocks are out of range");
+    const char *fault = segment_fault(&segments[i], blocks, &bytes_left);
+    if (fault) return bad(err, TN_TABLE_SEGMENT, i, fault);
+  }
+  return TN_OK;
+}
+
 /* ---- events -------------------------------------------------------------------------------------------------------------- */
 
 enum { SLOT_UNSAVED, SLOT_HELD, SLOT_RELEASED };
@@ -221,5 +286,8 @@ int tn_trace_check(const tn_trace *trace, tn_error *err) {
   TN_TRY(check_blocks(trace, err));
   TN_TRY(check_values(trace, err));
   TN_TRY(check_slots(trace, err));
+  TN_TRY(check_stacks(trace, err));
+  TN_TRY(check_devices(trace, err));
+  TN_TRY(check_segments(trace, err));
   return check_events(trace, err);
 }

@@ -36,6 +36,52 @@ static const tn__field event_fields[] = {
     TN__EVENT_FIELDS(X)
 #undef X
 };
+static const tn__field frame_fields[] = {
+#define X(field, role) FIELD(tn_frame, field, role),
+    TN__FRAME_FIELDS(X)
+#undef X
+};
+static const tn__field stack_frame_fields[] = {{"frame", 0, sizeof(uint32_t), TN__FRAME}};
+static const tn__field stack_fields[] = {
+#define X(field, role) FIELD(tn_stack, field, role),
+    TN__STACK_FIELDS(X)
+#undef X
+};
+static const tn__field stream_fields[] = {
+#define X(field, role) FIELD(tn_stream, field, role),
+    TN__STREAM_FIELDS(X)
+#undef X
+};
+static const tn__field pool_fields[] = {
+#define X(field, role) FIELD(tn_pool, field, role),
+    TN__POOL_FIELDS(X)
+#undef X
+};
+static const tn__field device_fields[] = {
+#define X(field, role) FIELD(tn_device, field, role),
+    TN__DEVICE_FIELDS(X)
+#undef X
+};
+static const tn__field segment_fields[] = {
+#define X(field, role) FIELD(tn_segment, field, role),
+    TN__SEGMENT_FIELDS(X)
+#undef X
+};
+static const tn__field segment_block_fields[] = {
+#define X(field, role) FIELD(tn_segment_block, field, role),
+    TN__SEGMENT_BLOCK_FIELDS(X)
+#undef X
+};
+static const tn__field entry_fields[] = {
+#define X(field, role) FIELD(tn_entry, field, role),
+    TN__ENTRY_FIELDS(X)
+#undef X
+};
+static const tn__field annotation_fields[] = {
+#define X(field, role) FIELD(tn_annotation, field, role),
+    TN__ANNOTATION_FIELDS(X)
+#undef X
+};
 
 #define RECORD(name, key) {#name, key, name##_fields, sizeof name##_fields / sizeof *name##_fields}
 
@@ -44,6 +90,11 @@ const tn__record tn__records[TN_TABLE_COUNT] = {
     [TN_TABLE_REF] = RECORD(ref, "id"),       [TN_TABLE_BLOCK] = RECORD(block, "id"),
     [TN_TABLE_VALUE] = RECORD(value, "id"),   [TN_TABLE_SLOT] = RECORD(slot, "id"),
     [TN_TABLE_EVENT] = RECORD(event, "at"),
+    [TN_TABLE_FRAME] = RECORD(frame, "id"),   [TN_TABLE_STACK_FRAME] = RECORD(stack_frame, "id"),
+    [TN_TABLE_STACK] = RECORD(stack, "id"),   [TN_TABLE_STREAM] = RECORD(stream, "id"),
+    [TN_TABLE_POOL] = RECORD(pool, "id"),     [TN_TABLE_DEVICE] = RECORD(device, "id"),
+    [TN_TABLE_SEGMENT] = RECORD(segment, "id"), [TN_TABLE_SEGMENT_BLOCK] = RECORD(segment_block, "id"),
+    [TN_TABLE_ENTRY] = RECORD(entry, "id"),   [TN_TABLE_ANNOTATION] = RECORD(annotation, "id"),
 };
 
 uint64_t tn__field_get(const tn__field *field, const void *record) {
@@ -74,5 +125,6 @@ double tn__field_real(const tn__field *field, const void *record) {
 }
 
 int tn__field_is_optional(const tn__field *field) {
-  return field->role == TN__MODULE_OR_NONE || field->role == TN__OP_OR_NONE || field->role == TN__VALUE_OR_NONE;
+  return field->role == TN__MODULE_OR_NONE || field->role == TN__OP_OR_NONE || field->role == TN__VALUE_OR_NONE ||
+         field->role == TN__STACK_OR_NONE;
 }

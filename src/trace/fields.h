@@ -14,6 +14,7 @@ extern "C" {
 /* What a field holds, and so what is legal in it.  ..._OR_NONE: or TN_NONE. */
 enum tn__role {
   TN__NUMBER,
+  TN__BITS, /* all 64 of them: an address or a handle, which a file may show as a negative number */
   TN__REAL, /* double, finite */
   TN__STRING,
   TN__MODULE_OR_NONE,
@@ -22,7 +23,13 @@ enum tn__role {
   TN__VALUE_OR_NONE,
   TN__PHASE,
   TN__RATE,
-  TN__CATEGORY
+  TN__CATEGORY,
+  TN__FRAME,
+  TN__STACK_OR_NONE,
+  TN__STREAM,
+  TN__POOL,
+  TN__ACTION,
+  TN__BLOCK_STATE
 };
 
 #define TN__MODULE_FIELDS(X) X(name, STRING) X(class_name, STRING) X(parent, MODULE_OR_NONE)
@@ -39,6 +46,22 @@ enum tn__role {
   X(value, VALUE_OR_NONE) X(block, BLOCK) X(signature, STRING) X(module, MODULE_OR_NONE) X(step, NUMBER) X(pass, NUMBER) \
   X(index, NUMBER)
 #define TN__EVENT_FIELDS(X) X(kind, NUMBER) X(id, NUMBER)
+#define TN__FRAME_FIELDS(X) X(function, STRING) X(file, STRING) X(line, NUMBER)
+#define TN__STACK_FIELDS(X) X(frames_at, NUMBER) X(frames_count, NUMBER)
+#define TN__STREAM_FIELDS(X) X(handle, BITS)
+#define TN__POOL_FIELDS(X) X(first, BITS) X(second, BITS)
+#define TN__DEVICE_FIELDS(X)                                                                                              \
+  X(index, NUMBER) X(flags, NUMBER) X(segments_at, NUMBER) X(segments_count, NUMBER) X(entries_at, NUMBER)                 \
+  X(entries_count, NUMBER)
+#define TN__SEGMENT_FIELDS(X)                                                                                             \
+  X(addr, BITS) X(bytes, NUMBER) X(allocated_bytes, NUMBER) X(active_bytes, NUMBER) X(requested_bytes, NUMBER)             \
+  X(blocks_at, NUMBER) X(blocks_count, NUMBER) X(stream, STREAM) X(pool, POOL) X(stack, STACK_OR_NONE) X(flags, NUMBER)
+#define TN__SEGMENT_BLOCK_FIELDS(X)                                                                                   \
+  X(addr, BITS) X(bytes, NUMBER) X(requested_bytes, NUMBER) X(stack, STACK_OR_NONE) X(state, BLOCK_STATE) X(category, CATEGORY)
+#define TN__ENTRY_FIELDS(X)                                                                                                \
+  X(addr, BITS) X(bytes, NUMBER) X(time_us, NUMBER) X(stream, STREAM) X(pool, POOL) X(stack, STACK_OR_NONE)                 \
+  X(forward, STACK_OR_NONE) X(label, STRING) X(compile_context, STRING) X(action, ACTION) X(category, CATEGORY)
+#define TN__ANNOTATION_FIELDS(X) X(time_us, NUMBER) X(name, STRING) X(device, NUMBER) X(flags, NUMBER)
 
 typedef struct tn__field {
   const char *name; /* also the column's */

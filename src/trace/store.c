@@ -129,7 +129,7 @@ static int write_meta(sqlite3 *db, const tn_trace *trace, tn_error *err) {
 }
 
 static int write_all(sqlite3 *db, const tn_trace *trace, tn_error *err) {
-  TN_TRY(store_exec(db, "PRAGMA application_id=0x746f6e6e; PRAGMA user_version=1; BEGIN", err));
+  TN_TRY(store_exec(db, "PRAGMA application_id=0x746f6e6e; PRAGMA user_version=2; BEGIN", err));
   TN_TRY(write_meta(db, trace, err));
   TN_TRY(write_strings(db, trace, err));
   for (int i = 0; i < TN_TABLE_COUNT; i++) TN_TRY(write_table(db, &tn__records[i], &trace->tables[i], err));
@@ -164,7 +164,7 @@ static uint32_t big_endian(const unsigned char *at) {
 }
 
 /* SQLite's header, https://sqlite.org/fileformat.html#the_database_header: whose file it is can be read without SQLite. */
-static int check_header(const unsigned char *data, size_t size, tn_error *err) {
+static int check_header(const unsigned char *data, size_t size, uint32_t *out_schema, tn_error *err) {
   if (size < 100 || memcmp(data, "SQLite format 3", 16) != 0) return tn__error_set(err, TN_EFORMAT, "is not a SQLite database");
   uint32_t page_bytes = (uint32_t)data[16] << 8 | data[17], page_count = big_endian(data + 28);
   uint32_t schema = big_endian(data + 60), application = big_endian(data + 68);
@@ -177,6 +177,7 @@ static int check_header(const unsigned char *data, size_t size, tn_error *err) {
   if (size < (uint64_t)page_bytes * page_count)
     return tn__error_set_at(err, TN_EFORMAT, size, 0, "is cut short: %zu of %llu bytes", size,
                             (unsigned long long)page_bytes * page_count);
+  *out_schema = schema;
   return TN_OK;
 }
 
@@ -257,7 +258,7 @@ static int column_is_legal(sqlite3_stmt *stmt, int column, const tn__field *fiel
   }
   if (type == SQLITE_NULL && tn__field_is_optional(field)) return tn__field_set(field, record, TN_NONE);
   sqlite3_int64 value = sqlite3_column_int64(stmt, column);
-  return type == SQLITE_INTEGER && value >= 0 && tn__field_set(field, record, (uint64_t)value);
+  return type == SQLITE_INTEGER && (value >= 0 || field->role == TN__BITS) && tn__field_set(field, record, (uint64_t)value);
 }
 
 static int read_record(void *user, sqlite3_stmt *stmt, uint32_t id, tn_error *err) {
@@ -323,18 +324,20 @@ static int read_meta(void *user, sqlite3_stmt *stmt, uint32_t id, tn_error *err)
   return TN_OK;
 }
 
-static int read_all(sqlite3 *db, size_t size, tn_trace *trace, tn_error *err) {
+static int read_all(sqlite3 *db, size_t size, uint32_t schema, tn_trace *trace, tn_error *err) {
   text_reader texts = {trace, size};
   TN_TRY(check_table(db, "meta", META_SQL, err));
   TN_TRY(read_rows(db, "meta", META_SELECT_SQL, read_meta, &texts, err));
   TN_TRY(check_table(db, "string", STRING_SQL, err));
   TN_TRY(read_rows(db, "string", "SELECT id,\"text\" FROM \"string\" ORDER BY id", read_string, &texts, err));
-  for (int i = 0; i < TN_TABLE_COUNT; i++) TN_TRY(read_table(db, &tn__records[i], &trace->tables[i], err));
+  int table_count = schema == 1 ? TN_TABLE_EVENT + 1 : TN_TABLE_COUNT;
+  for (int i = 0; i < table_count; i++) TN_TRY(read_table(db, &tn__records[i], &trace->tables[i], err));
   return tn_trace_check(trace, err);
 }
 
 int tn__store_read(const void *data, size_t size, tn_trace **out, tn_error *err) {
-  TN_TRY(check_header(data, size, err));
+  uint32_t schema = 0;
+  TN_TRY(check_header(data, size, &schema, err));
   sqlite3 *db = NULL;
   tn_trace *trace = NULL;
   int rc = open_bytes(data, size, &db, err);
@@ -343,7 +346,7 @@ int tn__store_read(const void *data, size_t size, tn_trace **out, tn_error *err)
     rc = tn__error_set(err, TN_ENOMEM, NULL);
     goto out;
   }
-  rc = read_all(db, size, trace, err);
+  rc = read_all(db, size, schema, trace, err);
   if (rc) goto out;
   *out = trace;
   trace = NULL;

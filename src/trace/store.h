@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-enum { TN__STORE_APPLICATION = 0x746f6e6e, TN__STORE_SCHEMA = 1 };
+enum { TN__STORE_APPLICATION = 0x746f6e6e, TN__STORE_SCHEMA = 2 };
+/* Schema 1 ends with the event table: a capture's records; 2 has a snapshot's as well. */
 
 /* The database in *out_data, to be given back by tn__store_free().  The same trace gives the same bytes. */
 int tn__store_write(const tn_trace *trace, unsigned char **out_data, size_t *out_size, tn_error *err);

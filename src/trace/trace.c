@@ -24,11 +24,29 @@ static const char *const phase_names[TN_PHASE_COUNT] = {
 #undef PHASE_NAME
 };
 
+static const char *const action_names[TN_ACTION_COUNT] = {
+#define ACTION_NAME(name, text) text,
+    TN_ACTIONS(ACTION_NAME)
+#undef ACTION_NAME
+};
+
+static const char *const block_state_names[TN_BLOCK_STATE_COUNT] = {
+#define BLOCK_STATE_NAME(name, text) text,
+    TN_BLOCK_STATES(BLOCK_STATE_NAME)
+#undef BLOCK_STATE_NAME
+};
+
 const char *tn_category_name(int category) {
   return category >= 0 && category < TN_CATEGORY_COUNT ? category_names[category] : "?";
 }
 
 const char *tn_phase_name(int phase) { return phase >= 0 && phase < TN_PHASE_COUNT ? phase_names[phase] : "?"; }
+
+const char *tn_action_name(int action) { return action >= 0 && action < TN_ACTION_COUNT ? action_names[action] : "?"; }
+
+const char *tn_block_state_name(int state) {
+  return state >= 0 && state < TN_BLOCK_STATE_COUNT ? block_state_names[state] : "?";
+}
 
 /* ---- life ---------------------------------------------------------------------------------------------------------------- */
 

@@ -142,7 +142,7 @@ static void expect_change_refused(const char *sql, int code, const char *message
 static void test_versions(void **state) {
   (void)state;
   expect_change_refused("PRAGMA user_version=7", TN_EVERSION,
-                        "written by a newer version of tonnage (schema 7; this one reads up to 1)");
+                        "written by a newer version of tonnage (schema 7; this one reads up to 2)");
   expect_change_refused("PRAGMA user_version=0", TN_EFORMAT, "has no schema version");
   expect_change_refused("PRAGMA application_id=0", TN_EFORMAT, "is a SQLite database, but not a trace");
 }
