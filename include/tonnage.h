@@ -354,6 +354,9 @@ TN_API int tn_caching_alloc(tn_caching *caching, uint64_t bytes, uint32_t stream
 TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
+/* The smallest limit_bytes under which no allocation so far, since tn_caching_reset_peaks(), would have gone through the retry chain.
+ * With expandable segments it can be above the reserved peak: the limit is tested as if a request never grew a free block. */
+TN_API uint64_t tn_caching_limit_needed(const tn_caching *caching);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
 /* Visits free and live blocks in address order; live is 0 or 1, requested is 0 for free blocks. */
@@ -389,6 +392,7 @@ typedef struct tn_peak { /* what a trace needs, replayed through the caching mod
   uint32_t event;                          /* and its place in the event table */
   uint32_t step;                           /* step of the peak */
   uint32_t oom;                            /* 1: a limit was given and exceeded */
+  uint64_t limit_needed_bytes;             /* smallest limit under which no allocation has to retry; at least reserved_bytes */
 } tn_peak;
 
 typedef struct tn_estimate_options {
@@ -418,6 +422,7 @@ typedef struct tn_plan_result {
   uint32_t passes;          /* passes in the trace's step: 1, or 2 standing for any number */
   uint64_t allocated_bytes; /* peak of the step under the plan */
   uint64_t reserved_bytes;  /* the same, from the caching model on the repeated step; allocated_bytes on the host */
+  uint64_t limit_needed_bytes; /* smallest limit under which the step runs without retries; at least reserved_bytes */
   uint64_t kept_bytes;      /* allocated peak when everything is kept */
   uint64_t smallest_bytes;  /* smallest allocated peak found */
   double extra_s, host_extra_s; /* device and host seconds that rebuilding adds to a pass */

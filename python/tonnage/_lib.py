@@ -48,6 +48,7 @@ class tn_peak(C.Structure):
         ("event", C.c_uint32),
         ("step", C.c_uint32),
         ("oom", C.c_uint32),
+        ("limit_needed_bytes", C.c_uint64),
     ]
 
 
@@ -65,6 +66,7 @@ class tn_plan_result(C.Structure):
         ("passes", C.c_uint32),
         ("allocated_bytes", C.c_uint64),
         ("reserved_bytes", C.c_uint64),
+        ("limit_needed_bytes", C.c_uint64),
         ("kept_bytes", C.c_uint64),
         ("smallest_bytes", C.c_uint64),
         ("extra_s", C.c_double),

@@ -208,15 +208,16 @@ def plan_for(
         passes = passes_of(request, best, main)
         say("checking the plan")
         peak = measured_by_capture(request, best, passes)
-        over = peak.reserved_bytes - limit
+        over = peak.limit_needed_bytes - limit
         if over <= 0:
             return written(request, best, passes, json.loads(summary), peak)
         target -= over + over // 8 + attempt * (budget_bytes >> 8)  # the library's own replay of the plan was too hopeful by this
     passes, rebuilt, peak = smallest(request, best)
-    if limit and peak.reserved_bytes <= limit:
+    if limit and peak.limit_needed_bytes <= limit:
         return written(request, best, passes, rebuilt, peak)
     spare = max(budget_bytes - request.profile.context_bytes - limit, 0)  # what the search leaves free below a budget
-    raise InfeasibleError(infeasible(request, best, baseline, peak.device_used_bytes + spare))
+    smallest_bytes = peak.device_used_bytes + peak.limit_needed_bytes - peak.reserved_bytes + spare
+    raise InfeasibleError(infeasible(request, best, baseline, smallest_bytes))
 
 
 def searched(request: Request, baseline: _lib.Trace, budget_bytes: int) -> _lib.Search:
@@ -307,7 +308,7 @@ def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: lis
         pair = 2 if (candidate.count > 1 or candidate.rest) and 2 * rows <= request.rows else 1
         trace = request.capture(rows, bool(candidate.bf16), pair, [entry])
         peaks.append(_lib.estimate(trace, request.profile, expandable_segments=bool(best.expandable_segments)))
-    largest = max(peaks, key=lambda peak: peak.reserved_bytes)
+    largest = max(peaks, key=lambda peak: peak.limit_needed_bytes)
     largest.allocated_bytes = max(peak.allocated_bytes for peak in peaks)
     return largest
 

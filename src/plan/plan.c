@@ -56,7 +56,8 @@ static int replay_start(replay *r, const tn_plan *plan) {
   return TN_OK;
 }
 
-static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_t *out) {
+/* Reserved peak of the repeated step, and the limit under which it need not retry: a retry a step costs more than what it saves. */
+static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_t *out_reserved, uint64_t *out_limit) {
   tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes, .expandable_segments = options->expandable_segments};
   tn_caching_stats stats;
   replay r = {0};
@@ -70,7 +71,8 @@ static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_
   }
   if (rc == TN_OK) {
     tn_caching_get_stats(r.caching, &stats);
-    *out = stats.reserved_bytes.peak;
+    *out_reserved = stats.reserved_bytes.peak;
+    *out_limit = tn_caching_limit_needed(r.caching);
   }
   tn__mem_free(r.addr);
   tn_caching_free(r.caching);
@@ -142,11 +144,12 @@ static int choose_within(tn_plan *plan, const tn_plan_options *options) {
   for (int round = 0; round < TIGHTENINGS; round++) {
     TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, &plan->choice));
     if (round == 0) plan->result.lower_bound_s = plan->choice.lower_bound_s; /* later targets are ours, not the user's */
-    plan->result.reserved_bytes = plan->choice.peak_bytes;
-    if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes));
-    plan->result.fits = plan->choice.peak_bytes <= options->limit_bytes && plan->result.reserved_bytes <= options->limit_bytes;
+    uint64_t needed = plan->result.reserved_bytes = plan->choice.peak_bytes;
+    if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes, &needed));
+    plan->result.fits = plan->choice.peak_bytes <= options->limit_bytes && needed <= options->limit_bytes;
+    plan->result.limit_needed_bytes = needed;
     if (plan->result.fits || !plan->choice.fits) return TN_OK;
-    uint64_t over = (plan->result.reserved_bytes - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
+    uint64_t over = (needed - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
     if (over >= target) return TN_OK;
     target -= over;
   }
@@ -166,7 +169,7 @@ static int plan_make(tn_plan *plan, const tn_plan_options *options) {
   TN_TRY(measure_kept(plan));
   if (options->keep_all) kept.limit_bytes = UINT64_MAX;
   TN_TRY(choose_within(plan, &kept));
-  if (options->keep_all) plan->result.fits = plan->result.reserved_bytes <= options->limit_bytes;
+  if (options->keep_all) plan->result.fits = plan->result.limit_needed_bytes <= options->limit_bytes;
   plan->result.allocated_bytes = plan->choice.peak_bytes;
   plan->result.smallest_bytes = options->keep_all ? plan->result.kept_bytes : plan->choice.smallest_bytes;
   plan->result.extra_s = plan->schedule.seconds;
