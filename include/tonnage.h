@@ -417,6 +417,13 @@ typedef struct tn_plan_options {
   uint32_t keep_all;            /* 1: rebuild nothing, only say what it takes */
 } tn_plan_options;
 
+/* How long a row of ops takes: started by the host one after the other, run by the device as they come. */
+typedef struct tn_span {
+  double host_s;   /* of the host, for starting them */
+  double device_s; /* of the device, for running them */
+  double length_s; /* from the first one's start on the host to the last one's end on the device, from an idle start */
+} tn_span;
+
 typedef struct tn_plan_result {
   int32_t fits;             /* 0: not even dropping what can be dropped; the other members describe the smallest plan found */
   uint32_t passes;          /* passes in the trace's step: 1, or 2 standing for any number */
@@ -425,10 +432,11 @@ typedef struct tn_plan_result {
   uint64_t limit_needed_bytes; /* smallest limit under which the step runs without retries; at least reserved_bytes */
   uint64_t kept_bytes;      /* allocated peak when everything is kept */
   uint64_t smallest_bytes;  /* smallest allocated peak found */
-  double extra_s, host_extra_s; /* device and host seconds that rebuilding adds to a pass */
+  double extra_s;           /* device seconds that rebuilding adds to a pass */
   double lower_bound_s;     /* no plan within the limit adds less to a pass, by the same cost model */
-  double first_pass_s, pass_s, optimizer_s;                /* device seconds of the first and the last pass, and the rest, when everything is kept */
-  double host_first_pass_s, host_pass_s, host_optimizer_s; /* host seconds, the same way */
+  tn_span kept_first_pass, kept_last_pass; /* the first and the last pass when everything is kept, without hooks */
+  tn_span first_pass, last_pass; /* under the plan */
+  tn_span optimizer;        /* the rest of the step */
   uint32_t slots, slots_rebuilt, ops_run;
   uint32_t peak_op;         /* op running at the peak, TN_NONE when it is a rebuild or no op */
   uint32_t peak_phase;      /* tn_phase */

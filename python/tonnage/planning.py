@@ -50,8 +50,6 @@ class Request:
 
     def __post_init__(self) -> None:
         self.card = present_card(self.device)
-        if self.card is not None:
-            self.device = optimes.with_host_times(self.device)
         self.profile = _lib.profile_parse(self.device.text)
         self.rows = 0
         self.loss_weight: dict[str, Any] = {}
@@ -69,6 +67,9 @@ class Request:
                 optimes.measure(self.captures[key], self.card)
         if not self.rows:
             self.examine(self.captures[key])
+            if self.card is not None:
+                self.device = optimes.with_host_times(self.device, self.captures[key], self.training, self.card)
+                self.profile = _lib.profile_parse(self.device.text)
         return _lib.Trace.from_tables(self.captures[key])
 
     def key(self, micro_batch: int, bf16: bool, passes: int) -> tuple[int, bool, int]:
@@ -271,7 +272,7 @@ def smallest(request: Request, best: _lib.tn_search_best) -> tuple[list[dict[str
     """The plan that needs least for the candidate that needed least, and what its capture says; `best` becomes it."""
     best.limit_bytes = 1
     plan = planned(request, captured(request, best.candidate), 1, best)
-    best.step_s += (plan.result.extra_s - best.result.extra_s) * passes_in_step(best.candidate)
+    best.step_s += (plan.result.last_pass.length_s - best.result.last_pass.length_s) * passes_in_step(best.candidate)
     best.result = plan.result
     passes = passes_of(request, best, plan.pass_json())
     return passes, json.loads(plan.rebuilt_json()), measured_by_capture(request, best, passes)
@@ -316,7 +317,7 @@ def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: lis
 def written(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]], rebuilt: list[dict[str, Any]], peak: _lib.tn_peak) -> dict[str, Any]:
     candidate, result = best.candidate, best.result
     more = passes_in_step(candidate)
-    extra_ms, step_ms = result.extra_s * more * 1e3, best.step_s * 1e3
+    extra_ms, step_ms = (result.last_pass.length_s - result.kept_last_pass.length_s) * more * 1e3, best.step_s * 1e3
     base_ms, whole_ms = best.unconstrained_step_s * 1e3, best.whole_step_s * 1e3
     levers = []
     if candidate.bf16:
