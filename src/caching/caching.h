@@ -78,6 +78,8 @@ void tn__stat_add(tn_stat *stat, uint64_t amount);
 void tn__stat_sub(tn_stat *stat, uint64_t amount);
 void tn__stat_change(tn_stat *stat, int64_t amount); /* adds, or takes away; 0 leaves no trace */
 
+void tn__reserved_add(tn_caching *caching, uint64_t bytes);
+
 /* ---- block and its neighbours: caching.c --------------------------------------------------------------------------------- */
 
 /* Cuts block after bytes; returns the rest, a new block of the same state that is in no order yet. */

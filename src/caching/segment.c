@@ -89,7 +89,7 @@ uint64_t tn__segment_bytes(uint64_t rounded) {
 static int segment_malloc(tn_caching *caching, tn__pool *pool, uint64_t bytes, uint32_t stream, tn__block **out) {
   TN_TRY(tn__segment_new(caching, pool, TN_SEGMENT_ALLOC, bytes, stream, out));
   tn__stat_add(&caching->stats.segment, 1);
-  tn__stat_add(&caching->stats.reserved_bytes, bytes);
+  tn__reserved_add(caching, bytes);
   caching->stats.num_device_alloc++;
   tn__segment_tell(caching, TN_SEGMENT_ALLOC, (*out)->addr, bytes, stream);
   return TN_OK;
