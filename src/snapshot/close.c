@@ -9,7 +9,8 @@
 #include "trace/trace.h"
 
 static const tn__item *items_of(const tn__build *build, const tn__object *object) {
-  return TN_VEC(&build->arena, tn__item) + (object->count ? object->at : 0);
+  static const tn__item nothing;
+  return object->count ? TN_VEC(&build->arena, tn__item) + object->at : &nothing;
 }
 
 static int become(tn__object *object, enum tn__object_kind kind, uint32_t at, uint32_t count) {

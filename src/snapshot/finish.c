@@ -32,13 +32,13 @@ static int find_top(tn__build *build, tn__top *out) {
 
 /* ---- entries ------------------------------------------------------------------------------------------------------------- */
 
-/* The entries lie as they must, device after device, and each is one of ours. */
+/* The entries lie as they must, device after device and nothing else, and each is one of ours. */
 static int entries_lie_well(const tn__build *build, const tn__run *runs, size_t run_count) {
   uint64_t next = 0;
   if (build->odd_actions) return 0;
   for (size_t i = 0; i < run_count; i++) {
     if (runs[i].count == 0) continue;
-    if (runs[i].at < next) return 0;
+    if (runs[i].at != next) return 0;
     next = (uint64_t)runs[i].at + runs[i].count;
   }
   return next == build->trace->tables[TN_TABLE_ENTRY].count;

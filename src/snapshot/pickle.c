@@ -49,7 +49,7 @@ static uint64_t big_u64(const uint8_t *at) {
   return value;
 }
 
-static int cut_short(tn__pickle *pickle) {
+int tn__pickle_cut_short(tn__pickle *pickle) {
   tn__build *build = pickle->build;
   uint64_t opcode = build->offset;
   build->offset = tn__input_offset(pickle->input) + tn__input_left(pickle->input);
@@ -61,7 +61,7 @@ static int cut_short(tn__pickle *pickle) {
 static int want(tn__pickle *pickle, size_t bytes) {
   if (tn__input_left(pickle->input) >= bytes) return TN_OK;
   TN_TRY(tn__pickle_fill(pickle, bytes));
-  return tn__input_left(pickle->input) >= bytes ? TN_OK : cut_short(pickle);
+  return tn__input_left(pickle->input) >= bytes ? TN_OK : tn__pickle_cut_short(pickle);
 }
 
 static int skip(tn__pickle *pickle, uint64_t bytes) {
@@ -299,7 +299,7 @@ static int next_step(tn__pickle *pickle, size_t left) {
   pickle->opcode = *input->at;
   const uint8_t *operand = input->at + 1;
   size_t bytes = operand_bytes[pickle->opcode];
-  if (left <= bytes) return cut_short(pickle);
+  if (left <= bytes) return tn__pickle_cut_short(pickle);
   input->at = operand + bytes;
   return step(pickle, operand);
 }

@@ -45,6 +45,8 @@ static inline uint32_t tn__memo_word(const tn__item *item) {
   return kind ? (uint32_t)item->bits << TN__MEMO_BITS | kind : TN__MEMO_NOTHING;
 }
 
+/* Fails: the file ends inside the opcode at work, whose operand has not been taken from the input. */
+int tn__pickle_cut_short(tn__pickle *pickle);
 /* Reads on, and looks after the memory that the build takes. */
 int tn__pickle_fill(tn__pickle *pickle, size_t need);
 

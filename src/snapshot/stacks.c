@@ -96,7 +96,8 @@ int tn__build_text_frame(tn__build *build, uint32_t text_id, tn_frame *out) {
   file += sizeof before_file - 1;
   TN_TRY(trimmed(build, file, (size_t)(line - file), &out->file));
   uint64_t number = 0;
-  for (line += sizeof before_line - 1; *line >= '0' && *line <= '9' && number < TN_NONE; line++) number = number * 10 + (uint64_t)(*line - '0');
+  for (line += sizeof before_line - 1; *line >= '0' && *line <= '9'; line++)
+    number = number < TN_NONE ? number * 10 + (uint64_t)(*line - '0') : number;
   out->line = number < TN_NONE ? (uint32_t)number : 0;
   if (strncmp(line, before_name, sizeof before_name - 1) != 0) return TN_OK;
   line += sizeof before_name - 1;

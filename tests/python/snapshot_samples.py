@@ -54,7 +54,7 @@ def read() -> dict[str, bytes]:
     plain.pop("a_key_of_tomorrow", None)
     out["cpp_writer.pickle"] = pickle_as_cpp(plain)
     out["plain.json"] = json.dumps(plain).encode()
-    out["bom_and_spaces.json"] = b'\xef\xbb\xbf\n {"segments": [ ] ,"device_traces":[[],[{"action":"oom","device_free":18446744073709551615}]]}\n'
+    out["bom_and_spaces.json"] = b'\xef\xbb\xbf\n {"segments": [ ] ,"device_traces":[[],[{"action":"oom","device_free":18446744073709551615}]]}'
     out["packed.pickle.gz"] = gzip.compress(pickle.dumps(EMPTY, 4), mtime=0)
     out["two_members.json.gz"] = gzip.compress(b'{"segments":', mtime=0) + gzip.compress(b"[]}", mtime=0)
     out["empty_history.pickle"] = pickle.dumps(EMPTY, 4)
