@@ -48,15 +48,27 @@ class tn_peak(C.Structure):
         ("event", C.c_uint32),
         ("step", C.c_uint32),
         ("oom", C.c_uint32),
+        ("limit_needed_bytes", C.c_uint64),
+        ("retries", C.c_uint64),
     ]
 
 
 class tn_estimate_options(C.Structure):
-    _fields_ = [("step", C.c_uint32), ("expandable_segments", C.c_uint32), ("limit_bytes", C.c_uint64)]
+    _fields_ = [
+        ("step", C.c_uint32),
+        ("expandable_segments", C.c_uint32),
+        ("limit_bytes", C.c_uint64),
+        ("state_placed", C.c_uint32),
+        ("reserved", C.c_uint32),
+    ]
 
 
 class tn_plan_options(C.Structure):
     _fields_ = [("limit_bytes", C.c_uint64), ("expandable_segments", C.c_uint32), ("keep_all", C.c_uint32)]
+
+
+class tn_span(C.Structure):
+    _fields_ = [("host_s", C.c_double), ("device_s", C.c_double), ("length_s", C.c_double)]
 
 
 class tn_plan_result(C.Structure):
@@ -65,17 +77,16 @@ class tn_plan_result(C.Structure):
         ("passes", C.c_uint32),
         ("allocated_bytes", C.c_uint64),
         ("reserved_bytes", C.c_uint64),
+        ("limit_needed_bytes", C.c_uint64),
         ("kept_bytes", C.c_uint64),
         ("smallest_bytes", C.c_uint64),
         ("extra_s", C.c_double),
-        ("host_extra_s", C.c_double),
         ("lower_bound_s", C.c_double),
-        ("first_pass_s", C.c_double),
-        ("pass_s", C.c_double),
-        ("optimizer_s", C.c_double),
-        ("host_first_pass_s", C.c_double),
-        ("host_pass_s", C.c_double),
-        ("host_optimizer_s", C.c_double),
+        ("kept_first_pass", tn_span),
+        ("kept_last_pass", tn_span),
+        ("first_pass", tn_span),
+        ("last_pass", tn_span),
+        ("optimizer", tn_span),
         ("slots", C.c_uint32),
         ("slots_rebuilt", C.c_uint32),
         ("ops_run", C.c_uint32),
@@ -312,9 +323,20 @@ def profile_parse(json: str) -> tn_profile:
     return out
 
 
-def estimate(trace: Trace, profile: tn_profile, *, step: int = NONE, expandable_segments: bool = False, limit_bytes: int = 0) -> tn_peak:
-    """The trace replayed through the caching model; step NONE = the peak over all steps."""
-    options, out = tn_estimate_options(step, int(expandable_segments), limit_bytes), tn_peak()
+def estimate(
+    trace: Trace,
+    profile: tn_profile,
+    *,
+    step: int = NONE,
+    expandable_segments: bool = False,
+    limit_bytes: int = 0,
+    state_placed: bool = False,
+) -> tn_peak:
+    """The trace replayed through the caching model; step NONE = the peak over all steps.
+
+    state_placed: the optimizer's state gets its room before the first step, as step.StateRoom does.
+    """
+    options, out = tn_estimate_options(step, int(expandable_segments), limit_bytes, int(state_placed)), tn_peak()
     check(library().tn_estimate(trace.handle, C.byref(profile), C.byref(options), C.byref(out)))
     return out
 

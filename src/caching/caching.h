@@ -63,6 +63,7 @@ struct tn_caching {
   tn__block_store store;
   tn_addr addr_next; /* where the next segment goes when config has no segment_addr */
   tn_caching_stats stats;
+  uint64_t limit_needed; /* see tn_caching_limit_needed() */
 };
 
 static inline tn__pool *tn__caching_pool(tn_caching *caching, int is_small) {
@@ -76,6 +77,8 @@ static inline uint64_t tn__round_up(uint64_t bytes, uint64_t step) { return (byt
 void tn__stat_add(tn_stat *stat, uint64_t amount);
 void tn__stat_sub(tn_stat *stat, uint64_t amount);
 void tn__stat_change(tn_stat *stat, int64_t amount); /* adds, or takes away; 0 leaves no trace */
+
+void tn__reserved_add(tn_caching *caching, uint64_t bytes);
 
 /* ---- block and its neighbours: caching.c --------------------------------------------------------------------------------- */
 

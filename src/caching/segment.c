@@ -89,7 +89,7 @@ uint64_t tn__segment_bytes(uint64_t rounded) {
 static int segment_malloc(tn_caching *caching, tn__pool *pool, uint64_t bytes, uint32_t stream, tn__block **out) {
   TN_TRY(tn__segment_new(caching, pool, TN_SEGMENT_ALLOC, bytes, stream, out));
   tn__stat_add(&caching->stats.segment, 1);
-  tn__stat_add(&caching->stats.reserved_bytes, bytes);
+  tn__reserved_add(caching, bytes);
   caching->stats.num_device_alloc++;
   tn__segment_tell(caching, TN_SEGMENT_ALLOC, (*out)->addr, bytes, stream);
   return TN_OK;
@@ -107,7 +107,9 @@ static void segment_free(tn_caching *caching, tn__pool *pool, tn__block *block) 
 int tn__segment_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out) {
   uint64_t bytes = tn__segment_bytes(rounded);
   /* The limit is tested with the segment's size even where an expandable segment would grow by less. */
-  if (caching->stats.reserved_bytes.current + bytes > caching->limit_bytes) return TN_ELIMIT;
+  uint64_t needed = caching->stats.reserved_bytes.current + bytes;
+  if (needed > caching->limit_needed) caching->limit_needed = needed;
+  if (needed > caching->limit_bytes) return TN_ELIMIT;
   if (caching->config.expandable_segments) return tn__expandable_get(caching, pool, rounded, stream, out);
   return segment_malloc(caching, pool, bytes, stream, out);
 }

@@ -22,10 +22,22 @@ void tn__stat_change(tn_stat *stat, int64_t amount) {
 
 void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out) { *out = caching->stats; }
 
+void tn__reserved_add(tn_caching *caching, uint64_t bytes) {
+  tn_stat *reserved = &caching->stats.reserved_bytes;
+  tn__stat_add(reserved, bytes);
+  if (reserved->current > caching->limit_needed) caching->limit_needed = reserved->current;
+}
+
 void tn_caching_reset_peaks(tn_caching *caching) {
   tn_caching_stats *stats = &caching->stats;
   tn_stat *all[] = {&stats->allocation,      &stats->segment,        &stats->active,
                     &stats->inactive_split,  &stats->allocated_bytes, &stats->reserved_bytes,
                     &stats->active_bytes,    &stats->inactive_split_bytes, &stats->requested_bytes};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->peak = all[i]->current;
+}
+
+uint64_t tn_caching_limit_needed(tn_caching *caching) {
+  uint64_t needed = caching->limit_needed;
+  caching->limit_needed = caching->stats.reserved_bytes.current;
+  return needed;
 }
