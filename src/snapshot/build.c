@@ -96,7 +96,8 @@ int tn__build_check_memory(tn__build *build) {
   bytes += vec_bytes(&build->trace->strings.texts) + build->trace->strings.index_capacity * sizeof(uint32_t);
   bytes += (build->frame_index.capacity + build->stack_index.capacity) * sizeof(tn_map_slot);
   if (bytes <= MEMORY_FREE + MEMORY_RATIO * build->bytes_read) return TN_OK;
-  return tn__build_fault(build, NULL, "takes more than 128 MiB and %d times its size of memory, which no snapshot does", MEMORY_RATIO);
+  return tn__build_fault(build, NULL, "takes more than 128 MiB and %d times its size of memory, which no snapshot does",
+                         MEMORY_RATIO);
 }
 
 /* ---- the stack ----------------------------------------------------------------------------------------------------------- */
@@ -191,9 +192,7 @@ static int close_items(tn__build *build, const tn__item *items, size_t count) {
   return TN_OK;
 }
 
-int tn__build_close_last(tn__build *build) {
-  return close_items(build, tn__vec_at(&build->stack, build->stack.count - 1), 1);
-}
+int tn__build_close_last(tn__build *build) { return close_items(build, tn__vec_at(&build->stack, build->stack.count - 1), 1); }
 
 /* *out_keys: the known ones. */
 static int close_pairs(tn__build *build, const tn__item *pairs, size_t pair_count, uint64_t *out_keys) {
@@ -216,8 +215,8 @@ static int stretch_is_live(const tn__build *build, const tn__stretch *stretch) {
   return object->kind <= TN__OBJECT_LIST && object->at == stretch->at;
 }
 
-/* Cuts dead stretches off the end.  One that lies below a live one waits: a container may be closed, by way of the memo, while what was
- * begun after it is still open. */
+/* Cuts dead stretches off the end.  One that lies below a live one waits: a container may be closed, by way of the memo, while what
+ * was begun after it is still open. */
 static void arena_cut(tn__build *build) {
   while (build->stretches.count > 0) {
     const tn__stretch *last = tn__vec_at(&build->stretches, build->stretches.count - 1);
@@ -325,7 +324,8 @@ static tn_vec *run_table(tn__build *build, enum tn__object_kind kind) {
 /* Copies records to the end of their table: when a list has not got them in a row. */
 static int run_copy(tn__build *build, tn_vec *table, size_t at, size_t count) {
   if (tn__vec_reserve(table, count)) return tn__build_no_memory(build);
-  memcpy((char *)table->data + table->count * table->item_bytes, (char *)table->data + at * table->item_bytes, count * table->item_bytes);
+  memcpy((char *)table->data + table->count * table->item_bytes, (char *)table->data + at * table->item_bytes,
+         count * table->item_bytes);
   table->count += count;
   if (count > 1) TN_TRY(tn__build_check_memory(build));
   return table->count < TN_NONE ? TN_OK : tn__build_fault(build, NULL, "has more than 4 billion records");
@@ -333,7 +333,8 @@ static int run_copy(tn__build *build, tn_vec *table, size_t at, size_t count) {
 
 static int run_add(tn__build *build, tn__object *list, uint32_t record) {
   tn_vec *table = run_table(build, list->kind);
-  if (list->count == TN__OBJECT_COUNT_MAX) return tn__build_fault(build, NULL, "a list has more than %d items", TN__OBJECT_COUNT_MAX);
+  if (list->count == TN__OBJECT_COUNT_MAX)
+    return tn__build_fault(build, NULL, "a list has more than %d items", TN__OBJECT_COUNT_MAX);
   if (list->count == 0) list->at = record;
   if (list->at + list->count != record) {
     size_t from = list->at, moved = list->count;

@@ -194,7 +194,8 @@ static int close_traces(tn__build *build, tn__object *object) {
   size_t at = build->runs.count;
   for (uint32_t i = 0; i < object->count; i++) {
     const tn__object *list = tn__item_object(build, &items[i]);
-    if (!list || (list->kind != TN__OBJECT_ENTRIES && list->kind != TN__OBJECT_EMPTY)) return become_other(build, object, &items[i]);
+    if (!list || (list->kind != TN__OBJECT_ENTRIES && list->kind != TN__OBJECT_EMPTY))
+      return become_other(build, object, &items[i]);
     tn__run run = list->kind == TN__OBJECT_EMPTY ? (tn__run){0, 0} : (tn__run){list->at, list->count};
     if (tn__vec_push(&build->runs, &run)) return tn__build_no_memory(build);
   }

@@ -27,7 +27,8 @@ static int find_top(tn__build *build, tn__top *out) {
       return TN_OK;
     }
   }
-  return tn__build_fault(build, item, "is no memory snapshot: expected a dictionary with \"segments\" or \"device_traces\", or a list of segments");
+  return tn__build_fault(
+      build, item, "is no memory snapshot: expected a dictionary with \"segments\" or \"device_traces\", or a list of segments");
 }
 
 /* ---- entries ------------------------------------------------------------------------------------------------------------- */
@@ -138,7 +139,8 @@ static int segment_blocks(tn__build *build, tn__raw_segment *raw, tn_vec *to) {
   size_t at = to->count;
   sums of_blocks = {0};
   const tn_segment_block *from = TN_VEC(&build->trace->tables[TN_TABLE_SEGMENT_BLOCK], tn_segment_block);
-  if (tn__vec_append(to, segment->blocks_count ? from + segment->blocks_at : NULL, segment->blocks_count)) return tn__build_no_memory(build);
+  if (tn__vec_append(to, segment->blocks_count ? from + segment->blocks_at : NULL, segment->blocks_count))
+    return tn__build_no_memory(build);
   if (to->count >= TN_NONE) return tn__build_fault(build, NULL, "has more than 4 billion blocks");
   int tiled = blocks_tile(raw, segment->blocks_count ? tn__vec_at(to, at) : NULL, &of_blocks);
   segment_complete(segment, raw->keys, &of_blocks);
@@ -157,7 +159,8 @@ static int segment_check(tn__build *build, const tn__raw_segment *raw, uint64_t 
   const tn_segment *segment = &raw->segment;
   if (segment->bytes > *bytes_left) return tn__build_fault(build, &place, "the sizes of segments add up to more than any memory");
   if (segment->addr + segment->bytes < segment->addr)
-    return tn__build_fault(build, &place, "a segment of %llu bytes ends beyond the address space", (unsigned long long)segment->bytes);
+    return tn__build_fault(build, &place, "a segment of %llu bytes ends beyond the address space",
+                           (unsigned long long)segment->bytes);
   *bytes_left -= segment->bytes;
   return TN_OK;
 }
@@ -212,7 +215,9 @@ typedef struct ranked {
   uint32_t old;
 } ranked;
 
-static int compare_handles(const void *a, const void *b) { return compare_u64(((const ranked *)a)->handle, ((const ranked *)b)->handle); }
+static int compare_handles(const void *a, const void *b) {
+  return compare_u64(((const ranked *)a)->handle, ((const ranked *)b)->handle);
+}
 
 /* new_ids[old id] = new id, by handle. */
 static int streams_rank(tn_vec *streams, uint32_t *new_ids) {
@@ -260,7 +265,8 @@ static int streams_sort(tn__build *build) {
     return tn__build_no_memory(build);
   }
   for (size_t i = 0; i < entries->count; i++) TN_VEC(entries, tn_entry)[i].stream = new_ids[TN_VEC(entries, tn_entry)[i].stream];
-  for (size_t i = 0; i < segments->count; i++) TN_VEC(segments, tn_segment)[i].stream = new_ids[TN_VEC(segments, tn_segment)[i].stream];
+  for (size_t i = 0; i < segments->count; i++)
+    TN_VEC(segments, tn_segment)[i].stream = new_ids[TN_VEC(segments, tn_segment)[i].stream];
   tn__mem_free(new_ids);
   return TN_OK;
 }
@@ -270,7 +276,8 @@ static int streams_sort(tn__build *build) {
 /* The first version that writes what the file has.  Each key once was new. */
 static const char *schema_guess(const tn__build *build) {
   uint64_t entries = build->entry_keys, any = entries | build->other_keys;
-  if (any & (TN__KEY_BIT(POOL_ID) | TN__KEY_BIT(FORWARD_FRAMES) | TN__KEY_BIT(HOST_SEGMENTS) | TN__KEY_BIT(HOST_TRACES))) return "2.12+";
+  if (any & (TN__KEY_BIT(POOL_ID) | TN__KEY_BIT(FORWARD_FRAMES) | TN__KEY_BIT(HOST_SEGMENTS) | TN__KEY_BIT(HOST_TRACES)))
+    return "2.12+";
   if (entries & TN__KEY_BIT(USER_METADATA)) return "2.10+";
   if (any & TN__KEY_BIT(REUSE)) return "2.9+";
   if (entries & TN__KEY_BIT(COMPILE_CONTEXT)) return "2.8+";

@@ -95,7 +95,8 @@ static int push_decoded(json *j, const uint8_t *text, size_t len) {
     if (text[at] == '\\') {
       uint32_t code = 0;
       step = unescape(text + at, len - at, &code);
-      if (step == 0) return tn__build_fault(j->build, NULL, "a text has a backslash with nothing known after it, %zu bytes into it", at);
+      if (step == 0)
+        return tn__build_fault(j->build, NULL, "a text has a backslash with nothing known after it, %zu bytes into it", at);
       put = tn__utf8_put(code, bytes);
     }
     if (tn__vec_append(&j->decoded, bytes, put)) return tn__build_no_memory(j->build);

@@ -153,10 +153,12 @@ static int frozen_set(tn__build *build, size_t at) {
 static int refused(tn__pickle *pickle) {
   const char *name = names[pickle->opcode];
   if (!name)
-    return tn__build_fault(pickle->build, NULL, "expected an opcode of pickle, found 0x%02x: this is no pickle, or a damaged one", pickle->opcode);
-  return tn__build_fault(pickle->build, NULL,
-                         "opcode %s is refused: it can run code when a file is unpickled, no memory snapshot needs it, and this may be an attack",
-                         name);
+    return tn__build_fault(pickle->build, NULL, "expected an opcode of pickle, found 0x%02x: this is no pickle, or a damaged one",
+                           pickle->opcode);
+  return tn__build_fault(
+      pickle->build, NULL,
+      "opcode %s is refused: it can run code when a file is unpickled, no memory snapshot needs it, and this may be an attack",
+      name);
 }
 
 static int protocol(tn__pickle *pickle, uint32_t version) {
@@ -244,8 +246,8 @@ static inline const uint8_t *hot_int(tn_vec *stack, tn__item *top, uint64_t bits
   return next;
 }
 
-/* The opcodes that nearly all of a snapshot is made of, straight through: where the next one is, or NULL to leave this one to step(), which
- * looks at everything again.  at: OPCODE_BYTES of input. */
+/* The opcodes that nearly all of a snapshot is made of, straight through: where the next one is, or NULL to leave this one to
+ * step(), which looks at everything again.  at: OPCODE_BYTES of input. */
 static inline const uint8_t *hot_step(tn__pickle *pickle, const uint8_t *at) {
   tn__build *build = pickle->build;
   tn_vec *stack = &build->stack;
@@ -268,18 +270,20 @@ static inline const uint8_t *hot_step(tn__pickle *pickle, const uint8_t *at) {
       return at + 1;
     }
     case TN__OP_MARK:
-      if (build->marks.count >= build->marks.capacity || build->marks.count >= TN__MARKS_MAX || stack->count >= TN_NONE) return NULL;
+      if (build->marks.count >= build->marks.capacity || build->marks.count >= TN__MARKS_MAX || stack->count >= TN_NONE)
+        return NULL;
       TN_VEC(&build->marks, uint32_t)[build->marks.count++] = (uint32_t)stack->count;
       return at + 1;
     case TN__OP_EMPTY_DICT:
-    case TN__OP_EMPTY_LIST:
+    case TN__OP_EMPTY_LIST: {
       if (build->objects.count == build->objects.capacity || build->objects.count >= TN_NONE) return NULL;
       top->tag = TN__ITEM_OBJECT;
       top->bits = build->objects.count;
-      TN_VEC(&build->objects, tn__object)[build->objects.count++] =
-          (tn__object){.kind = *at == TN__OP_EMPTY_DICT ? TN__OBJECT_DICT : TN__OBJECT_LIST};
+      tn__object *object = TN_VEC(&build->objects, tn__object) + build->objects.count++;
+      *object = (tn__object){.kind = *at == TN__OP_EMPTY_DICT ? TN__OBJECT_DICT : TN__OBJECT_LIST};
       stack->count++;
       return at + 1;
+    }
     case TN__OP_BININT1: return hot_int(stack, top, at[1], at + 2);
     case TN__OP_BININT2: return hot_int(stack, top, little_u16(at + 1), at + 3);
     case TN__OP_BININT: return hot_int(stack, top, (uint64_t)(int32_t)little_u32(at + 1), at + 5);

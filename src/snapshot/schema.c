@@ -1,7 +1,7 @@
 /* schema.c -- what the dictionaries and lists of a snapshot mean, torch 2.0 to now.  See build.h.
  *
- * A dictionary is known by its keys, wherever it lies: "action" makes a trace entry, "state" a block.  Keys may come in any order, twice
- * (the last counts) or not at all; unknown ones are skipped. */
+ * A dictionary is known by its keys, wherever it lies: "action" makes a trace entry, "state" a block.  Keys may come in any order,
+ * twice (the last counts) or not at all; unknown ones are skipped. */
 #include "snapshot/schema.h"
 
 #include <string.h>
@@ -12,10 +12,9 @@
 
 /* ---- words --------------------------------------------------------------------------------------------------------------- */
 
-const char *const tn__keys[TN__KEY_COUNT] = {
-    "",
+const char *const tn__keys[TN__KEY_COUNT] = {"",
 #define KEY_TEXT(name, text) text,
-    TN__KEYS(KEY_TEXT)
+                                             TN__KEYS(KEY_TEXT)
 #undef KEY_TEXT
 };
 
@@ -86,7 +85,8 @@ int tn__schema_entry(tn__build *build, void *record, uint32_t key, const tn__ite
 }
 
 /* From the end, because of a key that comes twice the last one counts. */
-static inline int set_keys(tn__build *build, const tn__item *pairs, size_t pair_count, tn__schema_setter *set, void *record, uint64_t *out_keys) {
+static inline int set_keys(tn__build *build, const tn__item *pairs, size_t pair_count, tn__schema_setter *set, void *record,
+                           uint64_t *out_keys) {
   uint64_t seen = 0;
   for (const tn__item *pair = pairs + 2 * pair_count; pair > pairs;) {
     pair -= 2;
@@ -118,8 +118,8 @@ int tn__schema_entry_new(tn__build *build, tn__object *object, const tn__item *p
   tn_vec *entries = &build->trace->tables[TN_TABLE_ENTRY];
   if (entries->count >= TN_NONE - 1) return tn__build_fault(build, pairs, "has more than 4 billion trace entries");
   if (tn__vec_reserve(entries, 1)) return tn__build_no_memory(build);
-  TN_VEC(entries, tn_entry)[entries->count] =
-      (tn_entry){.stream = TN_NONE, .stack = TN_NONE, .forward = TN_NONE, .category = TN_CATEGORY_UNKNOWN};
+  tn_entry *entry = TN_VEC(entries, tn_entry) + entries->count;
+  *entry = (tn_entry){.stream = TN_NONE, .stack = TN_NONE, .forward = TN_NONE, .category = TN_CATEGORY_UNKNOWN};
   object->kind = TN__OBJECT_ENTRY;
   object->at = (uint32_t)entries->count++;
   object->count = 0;
@@ -167,9 +167,7 @@ int tn__schema_block(tn__build *build, void *record, uint32_t key, const tn__ite
       return tn__item_bytes(build, item, key, &block->requested_bytes);
     case TN__KEY_STATE: return state_get(build, item, &block->state);
     case TN__KEY_FRAMES: return tn__item_stack(build, item, key, &block->stack);
-    case TN__KEY_HISTORY:
-      block->reserved |= TN__BLOCK_HAS_REQUESTED;
-      return history_get(build, item, block);
+    case TN__KEY_HISTORY: block->reserved |= TN__BLOCK_HAS_REQUESTED; return history_get(build, item, block);
     case TN__KEY_CATEGORY: tn__item_category(build, item, &block->category); return TN_OK;
     default: return TN_OK;
   }
@@ -216,7 +214,9 @@ int tn__schema_segment(tn__build *build, void *record, uint32_t key, const tn__i
 /* ---- the rest ------------------------------------------------------------------------------------------------------------ */
 
 /* A line that no code has is -1 in CPython. */
-static void line_get(const tn__item *item, uint32_t *out) { *out = item->tag == TN__ITEM_INT && item->bits < TN_NONE ? (uint32_t)item->bits : 0; }
+static void line_get(const tn__item *item, uint32_t *out) {
+  *out = item->tag == TN__ITEM_INT && item->bits < TN_NONE ? (uint32_t)item->bits : 0;
+}
 
 int tn__schema_frame(tn__build *build, void *record, uint32_t key, const tn__item *item) {
   tn_frame *frame = record;
@@ -234,7 +234,9 @@ int tn__schema_annotation(tn__build *build, void *record, uint32_t key, const tn
   switch (key) {
     case TN__KEY_NAME: tn__item_text_take(build, item, &annotation->name); return TN_OK;
     case TN__KEY_TIME_US: return tn__item_number(build, item, key, TN__BYTES_MAX, &annotation->time_us);
-    case TN__KEY_STAGE: annotation->flags = item->tag == TN__ITEM_TEXT && item->bits == build->word_end ? TN_ANNOTATION_END : 0; return TN_OK;
+    case TN__KEY_STAGE:
+      annotation->flags = item->tag == TN__ITEM_TEXT && item->bits == build->word_end ? TN_ANNOTATION_END : 0;
+      return TN_OK;
     case TN__KEY_DEVICE:
       TN_TRY(tn__item_number(build, item, key, TN_NONE, &number));
       annotation->device = (uint32_t)number;
@@ -260,7 +262,8 @@ static int traces_get(tn__build *build, const tn__item *item, uint32_t key, tn__
   return TN_OK;
 }
 
-/* The host's segments are single blocks, and a version that shows them as such is not at hand: both forms are taken, another one is left. */
+/* The host's segments are single blocks, and a version that shows them as such is not at hand: both forms are taken, another one is
+ * left. */
 static int host_segments_get(tn__build *build, const tn__item *item, tn__run *out) {
   const tn__object *object = tn__item_object(build, item);
   if (object && object->kind == TN__OBJECT_SEGMENTS) *out = (tn__run){object->at, object->count};

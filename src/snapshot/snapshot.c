@@ -39,7 +39,8 @@ static int unknown_form(const tn__input *input, tn_error *err) {
   if (left == 0) return tn__error_set(err, TN_EFORMAT, "is empty, expected a memory snapshot");
   if (left >= 2 && memcmp(input->at, "PK", 2) == 0)
     return tn__error_set(err, TN_EFORMAT, "is a zip archive, as torch.save() writes, expected a memory snapshot");
-  if (*input->at == '<') return tn__error_set(err, TN_EFORMAT, "is an HTML page or the like, expected the memory snapshot that it was made from");
+  if (*input->at == '<')
+    return tn__error_set(err, TN_EFORMAT, "is an HTML page or the like, expected the memory snapshot that it was made from");
   return tn__error_set(err, TN_EFORMAT, "byte 0: expected a pickle, JSON or a trace, found 0x%02x", *input->at);
 }
 

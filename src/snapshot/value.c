@@ -4,7 +4,13 @@
 #include "base/error.h"
 
 const char *tn__item_name(const tn__item *item) {
-  static const char *const names[] = {"None", "a truth value", "a number", "a number", "a fraction", "a text", "a list or dictionary",
+  static const char *const names[] = {"None",
+                                      "a truth value",
+                                      "a number",
+                                      "a number",
+                                      "a fraction",
+                                      "a text",
+                                      "a list or dictionary",
                                       "bytes or a number of more than 64 bits"};
   return names[item->tag];
 }
@@ -74,7 +80,7 @@ int tn__item_stack(tn__build *build, const tn__item *item, uint32_t key, uint32_
 
 /* A list of records of the kind; an empty one will do. */
 int tn__item_run(tn__build *build, const tn__item *item, uint32_t key, enum tn__object_kind kind, const char *expected,
-                   tn__run *out) {
+                 tn__run *out) {
   const tn__object *object = tn__item_object(build, item);
   if (item->tag == TN__ITEM_NULL) return TN_OK;
   if (!object || (object->kind != kind && object->kind != TN__OBJECT_EMPTY)) return tn__item_wrong(build, item, key, expected);

@@ -1,7 +1,7 @@
 /* value.h -- what an item is worth as a field of a record.
  *
- * Callers: schema.c, close.c.  Each get leaves *out as it is when the item is None, and fails with TN_EFORMAT and one line when the item is
- * of another type or out of range; key names it in the message.  Not locked: see build.h. */
+ * Callers: schema.c, close.c.  Each get leaves *out as it is when the item is None, and fails with TN_EFORMAT and one line when the
+ * item is of another type or out of range; key names it in the message.  Not locked: see build.h. */
 #ifndef TN_SNAPSHOT_VALUE_H
 #define TN_SNAPSHOT_VALUE_H
 
@@ -25,8 +25,8 @@ int tn__item_number_checked(tn__build *build, const tn__item *item, uint32_t key
 void tn__item_text_take(const tn__build *build, const tn__item *item, uint32_t *out);
 void tn__item_category(const tn__build *build, const tn__item *item, uint8_t *out); /* UNKNOWN when it is no category */
 
-const tn__object *tn__item_object(const tn__build *build, const tn__item *item); /* NULL: is none */
-const char *tn__item_name(const tn__item *item);                                 /* "a text" */
+const tn__object *tn__item_object(const tn__build *build, const tn__item *item);                /* NULL: is none */
+const char *tn__item_name(const tn__item *item);                                                /* "a text" */
 int tn__item_wrong(tn__build *build, const tn__item *item, uint32_t key, const char *expected); /* fails: of another type */
 
 /* What a text stands for in one of build's tables of words, UINT8_MAX when nothing. */

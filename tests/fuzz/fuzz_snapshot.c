@@ -1,5 +1,5 @@
-/* A snapshot may hold anything: no crash, one line of error with a place in the file, and what is accepted is a trace that holds together and
- * can be saved and read again. */
+/* A snapshot may hold anything: no crash, one line of error with a place in the file, and what is accepted is a trace that holds
+ * together and can be saved and read again. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -126,7 +126,8 @@ def main() -> None:
         old.unlink()
     for prefix, samples in (("y", read()), ("n", refused()), ("i", either())):
         for name, data in samples.items():
-            (FOLDER / f"{prefix}_{name}").write_bytes(data)
+            end = b"\n" if name.endswith((".json", ".html")) else b""  # text files end in a newline
+            (FOLDER / f"{prefix}_{name}").write_bytes(data + end)
 
 
 if __name__ == "__main__":

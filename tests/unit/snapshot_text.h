@@ -29,7 +29,9 @@ static inline tn_error snapshot_refused(const void *data, size_t size, const cha
   return err;
 }
 
-static inline void snapshot_text_refused(const char *json, const char *expected) { (void)snapshot_refused(json, strlen(json), expected); }
+static inline void snapshot_text_refused(const char *json, const char *expected) {
+  (void)snapshot_refused(json, strlen(json), expected);
+}
 
 static inline const void *snapshot_table(const tn_trace *trace, enum tn_table table, size_t expected_count) {
   size_t count = 0;

@@ -78,9 +78,9 @@ static void samples(void **state) {
   assert_true(each_sample("i", is_either) >= 3);
 }
 
-/* A whole snapshot before the end is possible only when what follows it counts for nothing. */
 static void cut_anywhere(const sample *s) {
-  for (size_t cut = 0; cut < s->size; cut++) {
+  size_t size = s->data[s->size - 1] == '\n' ? s->size - 1 : s->size; /* JSON is whole without it */
+  for (size_t cut = 0; cut < size; cut++) {
     tn_trace *trace = NULL;
     tn_error err = {0};
     int rc = tn_snapshot_parse(s->data, cut, &trace, &err);
@@ -183,12 +183,9 @@ static void what_is_none(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(samples),
-      cmocka_unit_test(cut_short_anywhere),
-      cmocka_unit_test(where_it_was_cut),
-      cmocka_unit_test(every_allocation_may_fail),
-      cmocka_unit_test(flipped_bits),
-      cmocka_unit_test(a_trace_file),
+      cmocka_unit_test(samples),          cmocka_unit_test(cut_short_anywhere),
+      cmocka_unit_test(where_it_was_cut), cmocka_unit_test(every_allocation_may_fail),
+      cmocka_unit_test(flipped_bits),     cmocka_unit_test(a_trace_file),
       cmocka_unit_test(what_is_none),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

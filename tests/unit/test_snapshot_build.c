@@ -20,7 +20,9 @@ static void push_frame(tn__build *build, int line) {
   assert_int_equal(tn__build_set_items(build, at), TN_OK);
 }
 
-static tn__object *object_of(tn__build *build, size_t at) { return tn__build_object_at(build, TN_VEC(&build->stack, tn__item)[at].bits); }
+static tn__object *object_of(tn__build *build, size_t at) {
+  return tn__build_object_at(build, TN_VEC(&build->stack, tn__item)[at].bits);
+}
 
 static void repeat(tn__build *build, size_t at) {
   assert_int_equal(tn__build_push(build, TN__ITEM_OBJECT, TN_VEC(&build->stack, tn__item)[at].bits), TN_OK);
@@ -120,7 +122,8 @@ static void texts_are_one(void **state) {
   for (size_t i = 0; i < 8; i++) assert_int_equal(tn__build_text(&build, texts[i], strlen(texts[i])), TN_OK);
   const tn__item *items = TN_VEC(&build.stack, tn__item);
   for (size_t i = 0; i < 8; i++) assert_string_equal(tn_trace_string(build.trace, (uint32_t)items[i].bits), texts[i]);
-  assert_true(items[0].bits == items[4].bits && items[1].bits == items[6].bits && items[2].bits == items[5].bits && items[3].bits == items[7].bits);
+  assert_true(items[0].bits == items[4].bits && items[1].bits == items[6].bits && items[2].bits == items[5].bits &&
+              items[3].bits == items[7].bits);
   tn__build_deinit(&build);
 }
 

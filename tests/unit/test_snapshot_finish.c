@@ -4,9 +4,12 @@
 static void devices_are_kept_apart(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "{\"device_traces\": [[], [{\"action\": \"alloc\", \"addr\": 1}, {\"action\": \"alloc\", \"addr\": 2}], [], [{\"action\": \"oom\"}]],"
-      " \"segments\": [{\"device\": 2, \"address\": 9, \"total_size\": 1, \"blocks\": []}, {\"device\": 1, \"address\": 8, \"total_size\": 1, \"blocks\": []},"
-      " {\"device\": 1, \"address\": 7, \"total_size\": 1, \"blocks\": []}, {\"device\": 70000, \"address\": 6, \"total_size\": 1, \"blocks\": []}]}");
+      "{\"device_traces\": [[], [{\"action\": \"alloc\", \"addr\": 1}, {\"action\": \"alloc\", \"addr\": 2}], [], [{\"action\": "
+      "\"oom\"}]],"
+      " \"segments\": [{\"device\": 2, \"address\": 9, \"total_size\": 1, \"blocks\": []}, {\"device\": 1, \"address\": 8, "
+      "\"total_size\": 1, \"blocks\": []},"
+      " {\"device\": 1, \"address\": 7, \"total_size\": 1, \"blocks\": []}, {\"device\": 70000, \"address\": 6, \"total_size\": 1, "
+      "\"blocks\": []}]}");
   const tn_device *device = snapshot_table(trace, TN_TABLE_DEVICE, 4);
   const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 4);
   assert_true(device[0].index == 1 && device[1].index == 2 && device[2].index == 3 && device[3].index == 70000);
@@ -22,7 +25,8 @@ static void host_memory_comes_last(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
       "{\"host_traces\": [[{\"action\": \"alloc\", \"addr\": 1}]], \"device_traces\": [[{\"action\": \"alloc\", \"addr\": 2}]],"
-      " \"host_segments\": [{\"address\": 3, \"total_size\": 4, \"blocks\": []}], \"segments\": [{\"address\": 5, \"total_size\": 6, \"blocks\": []}]}");
+      " \"host_segments\": [{\"address\": 3, \"total_size\": 4, \"blocks\": []}], \"segments\": [{\"address\": 5, \"total_size\": "
+      "6, \"blocks\": []}]}");
   const tn_device *device = snapshot_table(trace, TN_TABLE_DEVICE, 2);
   const tn_entry *entry = snapshot_table(trace, TN_TABLE_ENTRY, 2);
   const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 2);
@@ -37,7 +41,8 @@ static void other_forms_of_host_memory(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
       "{\"segments\": [], \"host_traces\": [{\"action\": \"alloc\", \"addr\": 1}],"
-      " \"host_segments\": [{\"address\": 512, \"size\": 64, \"state\": \"active_allocated\"}, {\"address\": 3, \"size\": 4, \"state\": \"inactive\"}]}");
+      " \"host_segments\": [{\"address\": 512, \"size\": 64, \"state\": \"active_allocated\"}, {\"address\": 3, \"size\": 4, "
+      "\"state\": \"inactive\"}]}");
   const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 2);
   const tn_device *device = snapshot_table(trace, TN_TABLE_DEVICE, 1);
   assert_true(device->flags == TN_DEVICE_HOST && device->entries_count == 1 && device->segments_count == 2);
@@ -49,7 +54,8 @@ static void other_forms_of_host_memory(void **state) {
 
 static void addresses_are_unsigned(void **state) {
   (void)state;
-  tn_trace *trace = snapshot_text("[{\"address\": -4096, \"total_size\": 512, \"blocks\": []}, {\"address\": 4096, \"total_size\": 512, \"blocks\": []}]");
+  tn_trace *trace = snapshot_text(
+      "[{\"address\": -4096, \"total_size\": 512, \"blocks\": []}, {\"address\": 4096, \"total_size\": 512, \"blocks\": []}]");
   const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 2);
   assert_true(segment[0].addr == 4096 && segment[1].addr == (uint64_t)-4096);
   tn_trace_free(trace);
@@ -59,12 +65,15 @@ static void addresses_are_unsigned(void **state) {
 static void streams_by_handle(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "{\"device_traces\": [[{\"action\": \"alloc\", \"stream\": 9}, {\"action\": \"alloc\", \"stream\": -1}, {\"action\": \"alloc\"},"
-      " {\"action\": \"alloc\", \"stream\": 5}]], \"segments\": [{\"address\": 1, \"total_size\": 1, \"stream\": 7, \"blocks\": []}]}");
+      "{\"device_traces\": [[{\"action\": \"alloc\", \"stream\": 9}, {\"action\": \"alloc\", \"stream\": -1}, {\"action\": "
+      "\"alloc\"},"
+      " {\"action\": \"alloc\", \"stream\": 5}]], \"segments\": [{\"address\": 1, \"total_size\": 1, \"stream\": 7, \"blocks\": "
+      "[]}]}");
   const tn_stream *stream = snapshot_table(trace, TN_TABLE_STREAM, 5);
   const tn_entry *entry = snapshot_table(trace, TN_TABLE_ENTRY, 4);
   const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 1);
-  assert_true(stream[0].handle == 0 && stream[1].handle == 5 && stream[2].handle == 7 && stream[3].handle == 9 && stream[4].handle == UINT64_MAX);
+  assert_true(stream[0].handle == 0 && stream[1].handle == 5 && stream[2].handle == 7 && stream[3].handle == 9 &&
+              stream[4].handle == UINT64_MAX);
   assert_true(entry[0].stream == 3 && entry[1].stream == 4 && entry[2].stream == 0 && entry[3].stream == 1 && segment->stream == 2);
   tn_trace_free(trace);
 }
@@ -72,7 +81,8 @@ static void streams_by_handle(void **state) {
 static void unknown_actions_are_left_out(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "{\"device_traces\": [[{\"action\": \"teleport\", \"addr\": 1}], [{\"action\": \"alloc\", \"addr\": 2}, {\"action\": \"teleport\"}]]}");
+      "{\"device_traces\": [[{\"action\": \"teleport\", \"addr\": 1}], [{\"action\": \"alloc\", \"addr\": 2}, {\"action\": "
+      "\"teleport\"}]]}");
   const tn_device *device = snapshot_table(trace, TN_TABLE_DEVICE, 1);
   assert_true(device->index == 1 && device->entries_count == 1);
   assert_string_equal(tn_trace_meta(trace, "entries_skipped"), "2");
@@ -95,7 +105,8 @@ static void blocks_that_do_not_tile(void **state) {
   };
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
     char text[512];
-    (void)snprintf(text, sizeof text, "[{\"address\": 4096, \"total_size\": 16, \"allocated_size\": 3, \"blocks\": [%s]}]", blocks[i]);
+    (void)snprintf(text, sizeof text, "[{\"address\": 4096, \"total_size\": 16, \"allocated_size\": 3, \"blocks\": [%s]}]",
+                   blocks[i]);
     tn_trace *trace = snapshot_text(text);
     const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 1);
     (void)snapshot_table(trace, TN_TABLE_SEGMENT_BLOCK, 0);
@@ -106,16 +117,26 @@ static void blocks_that_do_not_tile(void **state) {
 
 static void sizes_beyond_any_memory(void **state) {
   (void)state;
-  snapshot_text_refused("[{\"address\": 18446744073709551615, \"total_size\": 2, \"blocks\": []}]", "byte 2: a segment of 2 bytes ends beyond the address space");
+  snapshot_text_refused("[{\"address\": 18446744073709551615, \"total_size\": 2, \"blocks\": []}]",
+                        "byte 2: a segment of 2 bytes ends beyond the address space");
   snapshot_text_refused(
-      "[{\"address\": 0, \"total_size\": 4611686018427387903, \"blocks\": []}, {\"address\": 0, \"total_size\": 2, \"blocks\": []}]",
+      "[{\"address\": 0, \"total_size\": 4611686018427387903, \"blocks\": []}, {\"address\": 0, \"total_size\": 2, \"blocks\": "
+      "[]}]",
       "byte 67: the sizes of segments add up to more than any memory");
 }
 
 /* A list or an entry that the memo puts into two places is there twice. */
 static void what_is_shared(void **state) {
   (void)state;
-  static const char data[] = "\x80\x04}\x8c\x0d" "device_traces](](}\x94(\x8c\x06" "action\x8c\x05" "alloc\x8c\x04" "addrK\x05uh\x00}\x8c\x06" "action\x8c\x03ooms" "e\x94]h\x01" "es.";
+  static const char data[] =
+      "\x80\x04}\x8c\x0d"
+      "device_traces](](}\x94(\x8c\x06"
+      "action\x8c\x05"
+      "alloc\x8c\x04"
+      "addrK\x05uh\x00}\x8c\x06"
+      "action\x8c\x03ooms"
+      "e\x94]h\x01"
+      "es.";
   tn_trace *trace = snapshot_read(data, sizeof data - 1);
   const tn_device *device = snapshot_table(trace, TN_TABLE_DEVICE, 2);
   const tn_entry *entry = snapshot_table(trace, TN_TABLE_ENTRY, 6);
@@ -126,7 +147,8 @@ static void what_is_shared(void **state) {
 
 static void nothing_at_all(void **state) {
   (void)state;
-  static const char *const empty[] = {"[]", "{\"segments\": []}", "{\"device_traces\": []}", "{\"segments\": [], \"device_traces\": [[], []]}",
+  static const char *const empty[] = {"[]", "{\"segments\": []}", "{\"device_traces\": []}",
+                                      "{\"segments\": [], \"device_traces\": [[], []]}",
                                       "{\"segments\": null, \"device_traces\": null}"};
   for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
     tn_trace *trace = snapshot_text(empty[i]);
@@ -139,7 +161,9 @@ static void nothing_at_all(void **state) {
 
 static void schema_by_the_newest_key(void **state) {
   (void)state;
-  static const struct { const char *text, *schema; } cases[] = {
+  static const struct {
+    const char *text, *schema;
+  } cases[] = {
       {"[]", "2.1+"},
       {"{\"device_traces\": [[{\"action\": \"alloc\", \"time_us\": 1}]]}", "2.3+"},
       {"{\"segments\": [], \"allocator_settings\": {}}", "2.3+"},

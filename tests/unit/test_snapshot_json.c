@@ -65,7 +65,8 @@ static void settings(void **state) {
 
 static void spaces_anywhere(void **state) {
   (void)state;
-  tn_trace_free(snapshot_text("\xef\xbb\xbf \n{ \"segments\"\t:\r\n[ ] , \"device_traces\" : [ [ ] , [ { \"action\" : \"oom\" } ] ] } \n"));
+  tn_trace_free(
+      snapshot_text("\xef\xbb\xbf \n{ \"segments\"\t:\r\n[ ] , \"device_traces\" : [ [ ] , [ { \"action\" : \"oom\" } ] ] } \n"));
 }
 
 static void mistakes(void **state) {
@@ -84,13 +85,15 @@ static void mistakes(void **state) {
   snapshot_text_refused("{\"a\": \"ab\\u12g4\"}", "a text has a backslash with nothing known after it, 2 bytes into it");
   snapshot_text_refused("{\"a\": \"\n\"}", "a text has a control character");
   snapshot_text_refused("{\"a\": \"\xff\"}", "text is not UTF-8");
-  snapshot_text_refused("[1234567890123456789012345678901234567890123456789012345678901234567890]", "something longer than any number");
+  snapshot_text_refused("[1234567890123456789012345678901234567890123456789012345678901234567890]",
+                        "something longer than any number");
   snapshot_text_refused("{\"a\": \x01}", "found byte 0x01, expected a value");
 }
 
 static void cut_short_anywhere(void **state) {
   (void)state;
-  static const char text[] = "{\"segments\": [], \"device_traces\": [[{\"action\": \"alloc\", \"addr\": 12, \"frames\": [\"\\u00e4\"]}], []]}";
+  static const char text[] =
+      "{\"segments\": [], \"device_traces\": [[{\"action\": \"alloc\", \"addr\": 12, \"frames\": [\"\\u00e4\"]}], []]}";
   tn_trace_free(snapshot_text(text));
   for (size_t cut = 1; cut + 1 < sizeof text; cut++) (void)snapshot_refused(text, cut, "it is cut short");
 }
@@ -99,7 +102,8 @@ static void cut_short_anywhere(void **state) {
 static void longer_than_a_block(void **state) {
   (void)state;
   enum { SPACES = 256 * 1024 };
-  static const char tail[] = "\"a\\u00e4\\\\\", \"device_traces\": [[{\"action\": \"alloc\", \"addr\": 123456789, \"user_metadata\": null}]]}";
+  static const char tail[] =
+      "\"a\\u00e4\\\\\", \"device_traces\": [[{\"action\": \"alloc\", \"addr\": 123456789, \"user_metadata\": null}]]}";
   char name[] = "snapshot_json_XXXXXX";
   int fd = mkstemp(name);
   assert_true(fd >= 0);
@@ -119,8 +123,12 @@ static void longer_than_a_block(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(texts),     cmocka_unit_test(numbers),  cmocka_unit_test(settings),
-      cmocka_unit_test(spaces_anywhere), cmocka_unit_test(mistakes), cmocka_unit_test(cut_short_anywhere),
+      cmocka_unit_test(texts),
+      cmocka_unit_test(numbers),
+      cmocka_unit_test(settings),
+      cmocka_unit_test(spaces_anywhere),
+      cmocka_unit_test(mistakes),
+      cmocka_unit_test(cut_short_anywhere),
       cmocka_unit_test(longer_than_a_block),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

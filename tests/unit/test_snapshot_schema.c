@@ -5,7 +5,8 @@ static void an_entry(void **state) {
   (void)state;
   tn_trace *trace = snapshot_entries(
       "{\"action\": \"free_completed\", \"addr\": 4096, \"size\": 100, \"stream\": 7, \"time_us\": 99, \"pool_id\": [0, 3],"
-      " \"frames\": [{\"filename\": \"a.py\", \"line\": 5, \"name\": \"f\"}], \"forward_frames\": [\"  File \\\"b.py\\\", line 6, in g\\n\"],"
+      " \"frames\": [{\"filename\": \"a.py\", \"line\": 5, \"name\": \"f\"}], \"forward_frames\": [\"  File \\\"b.py\\\", line 6, "
+      "in g\\n\"],"
       " \"user_metadata\": \"step\", \"compile_context\": \"0/1\", \"category\": \"gradient\", \"tomorrow\": {\"size\": -1}}");
   const tn_entry *entry = snapshot_table(trace, TN_TABLE_ENTRY, 1);
   const tn_pool *pools = snapshot_table(trace, TN_TABLE_POOL, 2);
@@ -37,7 +38,8 @@ static void an_entry(void **state) {
 
 static void what_an_entry_lacks(void **state) {
   (void)state;
-  tn_trace *trace = snapshot_entries("{\"action\": \"alloc\"}, {\"action\": \"alloc\", \"frames\": [], \"compile_context\": \"N/A\"}");
+  tn_trace *trace =
+      snapshot_entries("{\"action\": \"alloc\"}, {\"action\": \"alloc\", \"frames\": [], \"compile_context\": \"N/A\"}");
   const tn_entry *entry = snapshot_table(trace, TN_TABLE_ENTRY, 2);
   const tn_stack *stack = snapshot_table(trace, TN_TABLE_STACK, 1);
   assert_true(entry[0].stack == TN_NONE && entry[0].forward == TN_NONE);
@@ -63,7 +65,8 @@ static void actions(void **state) {
 /* torch 2.0 has one action where later versions have two. */
 static void free_is_two_actions(void **state) {
   (void)state;
-  tn_trace *trace = snapshot_entries("{\"action\": \"alloc\", \"addr\": 5}, {\"action\": \"free\", \"addr\": 5, \"size\": 8}, {\"action\": \"alloc\"}");
+  tn_trace *trace = snapshot_entries(
+      "{\"action\": \"alloc\", \"addr\": 5}, {\"action\": \"free\", \"addr\": 5, \"size\": 8}, {\"action\": \"alloc\"}");
   const tn_entry *entry = snapshot_table(trace, TN_TABLE_ENTRY, 4);
   assert_int_equal(entry[1].action, TN_ACTION_FREE_REQUESTED);
   assert_int_equal(entry[2].action, TN_ACTION_FREE_COMPLETED);
@@ -89,10 +92,13 @@ static void keys_that_come_twice(void **state) {
 static void a_segment(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "{\"segments\": [{\"device\": 0, \"address\": 4096, \"total_size\": 1536, \"allocated_size\": 1, \"active_size\": 2, \"requested_size\": 3,"
+      "{\"segments\": [{\"device\": 0, \"address\": 4096, \"total_size\": 1536, \"allocated_size\": 1, \"active_size\": 2, "
+      "\"requested_size\": 3,"
       " \"stream\": 9, \"segment_type\": \"small\", \"segment_pool_id\": [1, 2], \"is_expandable\": true, \"frames\": [],"
-      " \"blocks\": [{\"address\": 4096, \"size\": 512, \"requested_size\": 500, \"state\": \"active_allocated\", \"frames\": [], \"category\": \"input\"},"
-      " {\"size\": 512, \"requested_size\": 400, \"state\": \"active_pending_free\"}, {\"size\": 512, \"requested_size\": 300, \"state\": \"inactive\"}]}]}");
+      " \"blocks\": [{\"address\": 4096, \"size\": 512, \"requested_size\": 500, \"state\": \"active_allocated\", \"frames\": [], "
+      "\"category\": \"input\"},"
+      " {\"size\": 512, \"requested_size\": 400, \"state\": \"active_pending_free\"}, {\"size\": 512, \"requested_size\": 300, "
+      "\"state\": \"inactive\"}]}]}");
   const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 1);
   const tn_segment_block *block = snapshot_table(trace, TN_TABLE_SEGMENT_BLOCK, 3);
   assert_true(segment->addr == 4096 && segment->bytes == 1536);
@@ -102,7 +108,8 @@ static void a_segment(void **state) {
   assert_int_equal(segment->blocks_count, 3);
   assert_true(block[0].addr == 4096 && block[1].addr == 4608 && block[2].addr == 5120);
   assert_true(block[0].requested_bytes == 500 && block[1].requested_bytes == 400 && block[2].requested_bytes == 0);
-  assert_true(block[0].state == TN_BLOCK_ALLOCATED && block[1].state == TN_BLOCK_PENDING_FREE && block[2].state == TN_BLOCK_INACTIVE);
+  assert_true(block[0].state == TN_BLOCK_ALLOCATED && block[1].state == TN_BLOCK_PENDING_FREE &&
+              block[2].state == TN_BLOCK_INACTIVE);
   assert_true(block[0].stack == 0 && block[1].stack == TN_NONE);
   assert_true(block[0].category == TN_CATEGORY_INPUT && block[1].category == TN_CATEGORY_UNKNOWN);
   for (int i = 0; i < 3; i++) assert_int_equal(block[i].reserved, 0);
@@ -113,7 +120,8 @@ static void a_segment(void **state) {
 static void sums_that_the_file_lacks(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "[{\"address\": 0, \"blocks\": [{\"size\": 512, \"state\": \"active_allocated\"}, {\"size\": 1024, \"requested_size\": 1000, \"state\":"
+      "[{\"address\": 0, \"blocks\": [{\"size\": 512, \"state\": \"active_allocated\"}, {\"size\": 1024, \"requested_size\": 1000, "
+      "\"state\":"
       " \"active_awaiting_free\"}, {\"size\": 2048, \"state\": \"inactive\"}]}]");
   const tn_segment *segment = snapshot_table(trace, TN_TABLE_SEGMENT, 1);
   assert_true(segment->bytes == 3584 && segment->allocated_bytes == 512 && segment->active_bytes == 1536);
@@ -125,7 +133,8 @@ static void sums_that_the_file_lacks(void **state) {
 static void a_history(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "[{\"address\": 0, \"total_size\": 1024, \"blocks\": [{\"size\": 512, \"state\": \"active_allocated\", \"history\": [{\"addr\": 0, \"real_size\": 300,"
+      "[{\"address\": 0, \"total_size\": 1024, \"blocks\": [{\"size\": 512, \"state\": \"active_allocated\", \"history\": "
+      "[{\"addr\": 0, \"real_size\": 300,"
       " \"frames\": [{\"filename\": \"a\", \"line\": 1, \"name\": \"f\"}]}, {\"addr\": 256, \"real_size\": 1}]},"
       " {\"size\": 512, \"state\": \"active_allocated\", \"history\": []}]}]");
   const tn_segment_block *block = snapshot_table(trace, TN_TABLE_SEGMENT_BLOCK, 2);
@@ -138,7 +147,8 @@ static void a_history(void **state) {
 static void frames_without_a_line(void **state) {
   (void)state;
   tn_trace *trace = snapshot_entries(
-      "{\"action\": \"alloc\", \"frames\": [{\"filename\": \"a\", \"line\": -1, \"name\": \"f\"}, {\"filename\": \"a\", \"name\": \"f\", \"line\": null},"
+      "{\"action\": \"alloc\", \"frames\": [{\"filename\": \"a\", \"line\": -1, \"name\": \"f\"}, {\"filename\": \"a\", \"name\": "
+      "\"f\", \"line\": null},"
       " {\"line\": 0, \"filename\": \"a\", \"name\": \"f\"}]}");
   (void)snapshot_table(trace, TN_TABLE_FRAME, 1);
   (void)snapshot_table(trace, TN_TABLE_STACK_FRAME, 3);
@@ -147,7 +157,10 @@ static void frames_without_a_line(void **state) {
 
 static void text_frames(void **state) {
   (void)state;
-  static const struct { const char *text, *file, *function; uint32_t line; } cases[] = {
+  static const struct {
+    const char *text, *file, *function;
+    uint32_t line;
+  } cases[] = {
       {"  File \\\"a b.py\\\", line 12, in <module>\\n    code = 1\\n", "a b.py", "<module>", 12},
       {"File \\\"a.py\\\", line 99999999999, in f", "a.py", "f", 0},
       {"File \\\"a.py\\\", line 7", "a.py", "", 7},
@@ -170,7 +183,8 @@ static void text_frames(void **state) {
 static void annotations(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "{\"segments\": [], \"external_annotations\": [{\"name\": \"step\", \"stage\": \"START\", \"device\": 1, \"time_us\": 5, \"mine\": []},"
+      "{\"segments\": [], \"external_annotations\": [{\"name\": \"step\", \"stage\": \"START\", \"device\": 1, \"time_us\": 5, "
+      "\"mine\": []},"
       " {\"stage\": \"END\", \"name\": \"step\", \"time_us\": 6}]}");
   const tn_annotation *annotation = snapshot_table(trace, TN_TABLE_ANNOTATION, 2);
   assert_true(annotation[0].time_us == 5 && annotation[0].device == 1 && annotation[0].flags == 0);
@@ -182,8 +196,10 @@ static void annotations(void **state) {
 static void settings_become_meta(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "{\"segments\": [], \"allocator_settings\": {\"PYTORCH_CUDA_ALLOC_CONF\": \"a:b\", \"max_split_size\": -1, \"expandable_segments\": false,"
-      " \"garbage_collection_threshold\": 0.6, \"roundup_power2_divisions\": {\"1\": 0, \"32768\": 4}, \"trace_alloc_overflowed\": [true]}}");
+      "{\"segments\": [], \"allocator_settings\": {\"PYTORCH_CUDA_ALLOC_CONF\": \"a:b\", \"max_split_size\": -1, "
+      "\"expandable_segments\": false,"
+      " \"garbage_collection_threshold\": 0.6, \"roundup_power2_divisions\": {\"1\": 0, \"32768\": 4}, \"trace_alloc_overflowed\": "
+      "[true]}}");
   assert_string_equal(tn_trace_meta(trace, "allocator.PYTORCH_CUDA_ALLOC_CONF"), "a:b");
   assert_string_equal(tn_trace_meta(trace, "allocator.max_split_size"), "-1");
   assert_string_equal(tn_trace_meta(trace, "allocator.expandable_segments"), "false");
@@ -196,25 +212,35 @@ static void settings_become_meta(void **state) {
 /* Each is shown where it stands; x marks the value's place. */
 static void wrong_values(void **state) {
   (void)state;
-  static const struct { const char *text, *expected; } cases[] = {
+  static const struct {
+    const char *text, *expected;
+  } cases[] = {
       {"{\"device_traces\": [[{\"action\": 5}]]}", "byte 31: \"action\" is a number, expected a text"},
-      {"{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": \"5\"}]]}", "byte 48: \"addr\" is a text, expected a number of 64 bits"},
-      {"{\"device_traces\": [[{\"action\": \"alloc\", \"size\": 4611686018427387904}]]}", "\"size\" is 4611686018427387904, expected less than"},
+      {"{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": \"5\"}]]}",
+       "byte 48: \"addr\" is a text, expected a number of 64 bits"},
+      {"{\"device_traces\": [[{\"action\": \"alloc\", \"size\": 4611686018427387904}]]}",
+       "\"size\" is 4611686018427387904, expected less than"},
       {"{\"device_traces\": [[{\"action\": \"alloc\", \"time_us\": -1}]]}", "\"time_us\" is -1, expected 0 or more"},
       {"{\"device_traces\": [[{\"action\": \"alloc\", \"frames\": 1}]]}", "\"frames\" is a number, expected a list of frames"},
-      {"{\"device_traces\": [[{\"action\": \"alloc\", \"frames\": [1]}]]}", "\"frames\" is a list or dictionary, expected a list of frames"},
-      {"{\"device_traces\": [[{\"action\": \"alloc\", \"frames\": [{\"filename\": 1}]}]]}", "byte 64: \"filename\" is a number, expected a text"},
-      {"{\"device_traces\": [[{\"action\": \"alloc\", \"pool_id\": [1]}]]}", "\"pool_id\" is a list or dictionary, expected two numbers"},
-      {"{\"device_traces\": [[{\"action\": \"alloc\", \"pool_id\": [1, \"a\"]}]]}", "\"pool_id\" is a list or dictionary, expected two numbers"},
+      {"{\"device_traces\": [[{\"action\": \"alloc\", \"frames\": [1]}]]}",
+       "\"frames\" is a list or dictionary, expected a list of frames"},
+      {"{\"device_traces\": [[{\"action\": \"alloc\", \"frames\": [{\"filename\": 1}]}]]}",
+       "byte 64: \"filename\" is a number, expected a text"},
+      {"{\"device_traces\": [[{\"action\": \"alloc\", \"pool_id\": [1]}]]}",
+       "\"pool_id\" is a list or dictionary, expected two numbers"},
+      {"{\"device_traces\": [[{\"action\": \"alloc\", \"pool_id\": [1, \"a\"]}]]}",
+       "\"pool_id\" is a list or dictionary, expected two numbers"},
       {"{\"device_traces\": [{\"action\": \"alloc\"}, 1]}", "expected a list of lists of trace entries"},
       {"{\"device_traces\": [[{\"action\": \"alloc\"}, {\"action\": \"alloc\", \"size\": -1}]]}", "byte 69: \"size\" is -1"},
       {"{\"device_traces\": 1}", "byte 18: \"device_traces\" is a number, expected a list of lists of trace entries"},
       {"{\"segments\": [{\"state\": \"inactive\"}]}", "\"segments\" is a list or dictionary, expected a list of segments"},
       {"{\"segments\": [{\"blocks\": 7}]}", "\"blocks\" is a number, expected a list of blocks"},
-      {"{\"segments\": [{\"blocks\": [{\"state\": \"asleep\"}]}]}", "byte 36: \"state\" of a block is asleep, expected active_allocated"},
+      {"{\"segments\": [{\"blocks\": [{\"state\": \"asleep\"}]}]}",
+       "byte 36: \"state\" of a block is asleep, expected active_allocated"},
       {"{\"segments\": [{\"blocks\": [{\"state\": 3}]}]}", "\"state\" of a block is a number"},
       {"{\"segments\": [{\"total_size\": 1, \"device\": 4294967295}]}", "\"device\" is 4294967295, expected less than 4294967295"},
-      {"{\"segments\": [], \"external_annotations\": [{\"stage\": 1, \"time_us\": []}]}", "\"time_us\" is a list or dictionary, expected a number of 64 bits"},
+      {"{\"segments\": [], \"external_annotations\": [{\"stage\": 1, \"time_us\": []}]}",
+       "\"time_us\" is a list or dictionary, expected a number of 64 bits"},
       {"{\"weights\": [1, 2]}", "is no memory snapshot: expected a dictionary with \"segments\""},
       {"{}", "is no memory snapshot"},
       {"[1]", "is no memory snapshot"},
@@ -228,8 +254,10 @@ static void wrong_values(void **state) {
 static void unknown_keys_are_never_fatal(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
-      "{\"x\": [{\"action\": 1}, {\"state\": 2}, {\"filename\": {}}, {\"stage\": [], \"time_us\": \"a\"}, {\"total_size\": \"a\"}, {\"real_size\": -1},"
-      " {\"segments\": 5}, {\"action\": \"alloc\", \"size\": -7}], \"segments\": [], \"device_traces\": [[{\"action\": \"alloc\", \"y\": [{\"line\": 1}]}]]}");
+      "{\"x\": [{\"action\": 1}, {\"state\": 2}, {\"filename\": {}}, {\"stage\": [], \"time_us\": \"a\"}, {\"total_size\": \"a\"}, "
+      "{\"real_size\": -1},"
+      " {\"segments\": 5}, {\"action\": \"alloc\", \"size\": -7}], \"segments\": [], \"device_traces\": [[{\"action\": \"alloc\", "
+      "\"y\": [{\"line\": 1}]}]]}");
   (void)snapshot_table(trace, TN_TABLE_ENTRY, 1);
   tn_trace_free(trace);
 }

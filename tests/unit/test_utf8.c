@@ -33,7 +33,8 @@ static void texts_to_mend(void **state) {
 
 static void bad_texts(void **state) {
   (void)state;
-  static const char *const bad[] = {"\x80", "\xc3", "\xc0\x80", "\xe0\x9f\x80", "\xf0\x8f\x80\x80", "\xf4\x90\x80\x80", "\xff", "\xe2\x82", "\xc3(", "\xf5\x80\x80\x80"};
+  static const char *const bad[] = {"\x80", "\xc3",     "\xc0\x80", "\xe0\x9f\x80",    "\xf0\x8f\x80\x80", "\xf4\x90\x80\x80",
+                                    "\xff", "\xe2\x82", "\xc3(",    "\xf5\x80\x80\x80"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     char text[32];
     int len = snprintf(text, sizeof text, "12345678-%s", bad[i]);
