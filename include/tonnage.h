@@ -323,16 +323,38 @@ TN_API const char *tn_block_state_name(int state);
 
 typedef struct tn_caching tn_caching; /* PyTorch's CUDA caching allocator, one device, as a pure model */
 
+enum { TN_CONF_INTERVALS = 16 };
+
+/* PyTorch's allocator settings, as in PYTORCH_CUDA_ALLOC_CONF.  All zero = PyTorch's own. */
+typedef struct tn_conf {
+  uint64_t max_split_bytes;              /* blocks from this size on are not split; 0 = all are */
+  uint64_t max_non_split_rounding_bytes; /* what an unsplit block may be too large by; 0 = a large segment */
+  uint64_t large_segment_bytes;          /* for requests above 1 and below 10 MiB; 0 = 20 MiB */
+  double garbage_collection_threshold;   /* of the limit; 0 = off */
+  double memory_fraction;                /* per_process_memory_fraction; 0 = not given */
+  uint32_t roundup_divisions[TN_CONF_INTERVALS]; /* of sizes below 2 MiB, 4 MiB ... 32 GiB, and above; up to 1 = 512-byte steps */
+  uint8_t expandable_segments;
+  uint8_t private_expandable;      /* graphs' and MemPools' segments are expandable too, as since 2.9 or so */
+  uint8_t throw_on_cudamalloc_oom; /* over the limit: out of memory at once, nothing is given back first */
+  uint8_t malloc_async;            /* backend:cudaMallocAsync, which is not this allocator */
+  uint8_t reserved[4];
+} tn_conf;
+
 enum tn_segment_kind { TN_SEGMENT_ALLOC = 1, TN_SEGMENT_FREE, TN_SEGMENT_MAP, TN_SEGMENT_UNMAP };
 
 typedef struct tn_caching_config {
   uint64_t total_bytes; /* of the device; sizes the reservation of expandable segments; 0 = 1 TiB */
   uint64_t limit_bytes; /* set_per_process_memory_fraction as bytes of reserved memory; 0 = none */
-  uint32_t expandable_segments;
+  tn_conf conf;
+  /* Later allocations until a freed block that another stream used is free: PyTorch asks when it allocates.  UINT32_MAX: not
+   * before tn_caching_complete(). */
+  uint32_t event_delay;
   uint32_t reserved;
   /* Where segments come from; NULL = ascending addresses 2 MiB apart, never reused.  Returns 0 to say the driver is out of memory.
    * kind is ALLOC for cudaMalloc'ed segments and MAP for the reservation of an expandable segment. */
   tn_addr (*segment_addr)(void *user, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream);
+  /* Whether the driver has memory for pages of an expandable segment; NULL = always. */
+  int (*segment_map)(void *user, tn_addr addr, uint64_t bytes, uint32_t stream);
   /* Called for each segment event, in order; may be NULL. */
   void (*segment_event)(void *user, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes, uint32_t stream);
   void *user;
@@ -343,22 +365,33 @@ typedef struct tn_stat { uint64_t current, peak, allocated, freed; } tn_stat; /*
 typedef struct tn_caching_stats { /* names as in torch.cuda.memory_stats() */
   tn_stat allocation, segment, active, inactive_split;
   tn_stat allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
+  tn_stat oversize_allocations, oversize_segments; /* of at least max_split_bytes; none without it */
   uint64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
 } tn_caching_stats;
 
 TN_API int tn_caching_new(const tn_caching_config *config, tn_caching **out);
 TN_API void tn_caching_free(tn_caching *caching);
-/* TN_ELIMIT: out of memory, after the retry chain; the stats have counted it and the model goes on. */
+/* Streams are numbered in the order of their handles: the allocator's searches go by it.  TN_ELIMIT: out of memory, after the retry
+ * chain; the stats have counted it and the model goes on. */
 TN_API int tn_caching_alloc(tn_caching *caching, uint64_t bytes, uint32_t stream, tn_addr *out);
+/* The same from a CUDA graph's or a MemPool's memory, while that is being captured or in use.  Pools are numbered from 1, without
+ * large gaps; 0 is PyTorch's own. */
+TN_API int tn_caching_alloc_from(tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream, tn_addr *out);
 /* TN_ENOENT: no live block at addr. */
 TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
+/* Tensor.record_stream(): the block's end waits for that stream too.  TN_ENOENT: no live block at addr. */
+TN_API int tn_caching_record_stream(tn_caching *caching, tn_addr addr, uint32_t stream);
+/* The streams that a freed block waited for have reached its end.  TN_ENOENT: no block waits at addr. */
+TN_API int tn_caching_complete(tn_caching *caching, tn_addr addr);
+/* The graph or MemPool is gone: what is free of its memory can be given back.  Allocating from it again takes it back into use. */
+TN_API int tn_caching_release_pool(tn_caching *caching, uint32_t pool);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
-/* Visits free and live blocks in address order; live is 0 or 1, requested is 0 for free blocks. */
+/* Visits blocks in address order, those without memory left out; state is tn_block_state, requested is 0 for free blocks. */
 TN_API void tn_caching_walk(const tn_caching *caching, void (*visit)(void *user, tn_addr segment, tn_addr addr, uint64_t bytes,
-                                                                     uint64_t requested, int live), void *user);
+                                                                     uint64_t requested, int state), void *user);
 
 /* ---- device profiles ----------------------------------------------------------------------------------------------------- */
 

@@ -37,12 +37,14 @@ static void test_round(void **state) {
 
 static void test_segment_bytes(void **state) {
   (void)state;
-  assert_int_equal(tn__segment_bytes(512), 2 * MIB);
-  assert_int_equal(tn__segment_bytes(MIB), 2 * MIB);
-  assert_int_equal(tn__segment_bytes(MIB + 512), 20 * MIB);
-  assert_int_equal(tn__segment_bytes(10 * MIB - 512), 20 * MIB);
-  assert_int_equal(tn__segment_bytes(10 * MIB), 10 * MIB);
-  assert_int_equal(tn__segment_bytes(11 * MIB), 12 * MIB);
+  tn_caching *caching = model(0);
+  assert_int_equal(tn__segment_bytes(caching, 512), 2 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, MIB), 2 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, MIB + 512), 20 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, 10 * MIB - 512), 20 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, 10 * MIB), 10 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, 11 * MIB), 12 * MIB);
+  tn_caching_free(caching);
 }
 
 static void test_nothing_asked(void **state) {
@@ -252,7 +254,7 @@ static void test_check_finds_damage(void **state) {
   tn_caching *caching = model(0);
   const char *broken = NULL;
   tn_addr a = alloc(caching, 1000);
-  tn__block *block = tn__block_by_id(&caching->store, tn__map_get(&caching->live, a));
+  tn__block *block = tn__block_by_id(&caching->store, tn__map_get(&caching->held, a));
   assert_true(tn__caching_check(caching, &broken));
   assert_null(broken);
   block->bytes += 512;
