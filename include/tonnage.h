@@ -393,6 +393,15 @@ TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, def
 TN_API void tn_caching_walk(const tn_caching *caching, void (*visit)(void *user, tn_addr segment, tn_addr addr, uint64_t bytes,
                                                                      uint64_t requested, int state), void *user);
 
+/* ---- replay -------------------------------------------------------------------------------------------------------------- */
+
+/* The settings in a PYTORCH_CUDA_ALLOC_CONF string, by PyTorch's rules.  TN_EINVAL names the key that is unknown or wrong. */
+TN_API int tn_conf_parse(const char *text, tn_conf *out, tn_error *err);
+/* The settings that a snapshot was recorded under; PyTorch's own where it does not say. */
+TN_API int tn_conf_recorded(const tn_trace *trace, tn_conf *out, tn_error *err);
+/* The string that gives these settings, "" for PyTorch's own; malloc'ed: tn_text_free(). */
+TN_API int tn_conf_format(const tn_conf *conf, char **out);
+
 /* ---- device profiles ----------------------------------------------------------------------------------------------------- */
 
 typedef struct tn_profile {

@@ -24,9 +24,8 @@ static int config_is_valid(const tn_caching_config *config) {
   uint64_t large = or_default(conf->large_segment_bytes, TN__LARGE_SEGMENT_BYTES);
   for (size_t i = 0; i < TN_CONF_INTERVALS; i++)
     if (conf->roundup_divisions[i] & (conf->roundup_divisions[i] - 1)) return 0;
-  return config->total_bytes <= TN__BYTES_MAX && large % TN__LARGE_EXACT_STEP == 0 && large >= TN__LARGE_EXACT_MIN &&
-         large <= TN__BYTES_MAX && or_default(conf->max_split_bytes, large) >= large &&
-         conf->garbage_collection_threshold >= 0 && conf->garbage_collection_threshold < 1;
+  return config->total_bytes <= TN__BYTES_MAX && large % TN__BLOCK_BYTES_MIN == 0 && large >= TN__LARGE_EXACT_MIN &&
+         large <= TN__BYTES_MAX && conf->garbage_collection_threshold >= 0 && conf->garbage_collection_threshold < 1;
 }
 
 int tn_caching_new(const tn_caching_config *config, tn_caching **out) {
