@@ -409,12 +409,51 @@ TN_API void tn_caching_walk(const tn_caching *caching, void (*visit)(void *user,
 
 /* ---- replay -------------------------------------------------------------------------------------------------------------- */
 
-/* The settings in a PYTORCH_CUDA_ALLOC_CONF string, by PyTorch's rules.  TN_EINVAL names the key that is unknown or wrong. */
-TN_API int tn_conf_parse(const char *text, tn_conf *out, tn_error *err);
+/* The settings in a PYTORCH_CUDA_ALLOC_CONF string, by the rules of the PyTorch that wrote the trace; NULL = the newest.  TN_EINVAL names
+ * the key that is unknown or wrong. */
+TN_API int tn_conf_parse(const char *text, const tn_trace *trace, tn_conf *out, tn_error *err);
 /* The settings that a snapshot was recorded under; PyTorch's own where it does not say. */
 TN_API int tn_conf_recorded(const tn_trace *trace, tn_conf *out, tn_error *err);
 /* The string that gives these settings, "" for PyTorch's own; malloc'ed: tn_text_free(). */
 TN_API int tn_conf_format(const tn_conf *conf, char **out);
+
+typedef struct tn_replay_options {
+  const tn_conf *conf;  /* NULL: the settings that it was recorded under */
+  uint64_t limit_bytes; /* of reserved memory; 0 = as far as the recording tells */
+  uint32_t device;      /* CUDA's ordinal; TN_NONE = the one with most entries */
+  uint32_t reserved;
+} tn_replay_options;
+
+enum tn_exactness {
+  TN_EXACT_NO,  /* the model came out otherwise: see difference */
+  TN_EXACT_YES, /* every segment event in order, and at the end every segment and block, were as recorded */
+  TN_EXACT_NOT_COMPARED /* other settings than the recorded ones, so a prediction */
+};
+
+typedef struct tn_replay_result {
+  tn_conf conf;            /* that it was replayed under */
+  uint64_t limit_bytes;    /* likewise; 0 = none */
+  uint32_t device;         /* CUDA's ordinal */
+  uint32_t exactness;      /* tn_exactness */
+  uint32_t is_complete;    /* 0: blocks lived already when the history begins, and peaks count from there */
+  uint32_t limit_inferred; /* from what the recorded run was refused */
+  uint32_t entries, allocs; /* of the device; among them allocations, the failed ones too */
+  uint32_t ooms_recorded;   /* allocations that failed when it was recorded */
+  uint32_t ooms_served;     /* of these, how many the replay served */
+  uint32_t oom_entry;       /* first entry that the replay found no memory for though the recorded run did; TN_NONE */
+  uint64_t oom_bytes;       /* what it asked for */
+  uint64_t recorded_bytes;  /* most that was reserved in the recorded run */
+  uint64_t ideal_bytes;     /* most that was in use at once: no setting needs less */
+  tn_caching_stats stats;   /* current = at the end */
+  uint32_t difference_entry; /* TN_NONE: at the end */
+  uint32_t reserved;
+  char difference[240];      /* "" when exact or not compared */
+} tn_replay_result;
+
+/* Replays a snapshot's history of one device.  Under the recorded settings segments lie where they were recorded, so the outcome can be
+ * compared; when that differs, and under other settings, segments are placed as predict.h says and the result is a prediction.
+ * TN_EPARTIAL: there is no history.  TN_ENOENT: no such device. */
+TN_API int tn_replay(const tn_trace *trace, const tn_replay_options *options, tn_replay_result *out, tn_error *err);
 
 /* ---- device profiles ----------------------------------------------------------------------------------------------------- */
 

@@ -206,7 +206,7 @@ static void put_back(tn_caching *caching, tn__block *block) {
 
 /* ---- blocks that another stream uses ------------------------------------------------------------------------------------- */
 
-static void pending_add(tn_caching *caching, tn__block *block) {
+void tn__pending_add(tn_caching *caching, tn__block *block) {
   block->state = TN__BLOCK_PENDING;
   block->since = caching->allocs;
   block->right = NULL;
@@ -366,7 +366,7 @@ int tn_caching_dealloc(tn_caching *caching, tn_addr addr) {
   if (!block) return TN_ENOENT;
   tn__count_free(caching, block);
   if (block->is_shared) {
-    pending_add(caching, block);
+    tn__pending_add(caching, block);
   } else {
     (void)tn__map_remove(&caching->held, addr);
     put_back(caching, block);

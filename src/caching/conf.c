@@ -270,9 +270,10 @@ int tn__conf_parse(const char *text, uint32_t dialect, tn_conf *out, tn_error *e
   return TN_OK;
 }
 
-int tn_conf_parse(const char *text, tn_conf *out, tn_error *err) {
+int tn_conf_parse(const char *text, const tn_trace *trace, tn_conf *out, tn_error *err) {
   if (!text || !out) return tn__error_set(err, TN_EINVAL, NULL);
-  return tn__conf_parse(text, TN__DIALECT_LARGE_SEGMENT | TN__DIALECT_PRIVATE_EXPANDABLE, out, err);
+  uint32_t newest = TN__DIALECT_LARGE_SEGMENT | TN__DIALECT_PRIVATE_EXPANDABLE;
+  return tn__conf_parse(text, trace ? tn__conf_dialect(trace) : newest, out, err);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------- */

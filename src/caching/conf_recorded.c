@@ -15,13 +15,16 @@ static const char *setting(const tn_trace *trace, const char *name) {
 
 static int is_true(const char *text) { return text && (strcmp(text, "True") == 0 || strcmp(text, "true") == 0 || strcmp(text, "1") == 0); }
 
-/* A setting that came with 2.9; round-up lists are read differently since about then. */
+/* The N of "2.N+", the first version that writes such a file; the newest when the trace does not say. */
+static unsigned long schema_minor(const tn_trace *trace) {
+  const char *schema = tn_trace_meta(trace, "schema"), *dot = schema ? strchr(schema, '.') : NULL;
+  return dot ? strtoul(dot + 1, NULL, 10) : 99;
+}
+
 uint32_t tn__conf_dialect(const tn_trace *trace) {
-  uint32_t dialect = 0;
-  if (!setting(trace, "graph_capture_record_stream_reuse")) return TN__DIALECT_LIST_FROM_LAST;
-  dialect |= TN__DIALECT_PRIVATE_EXPANDABLE;
-  if (setting(trace, "large_segment_size") || setting(trace, "large_segment_size_mb")) dialect |= TN__DIALECT_LARGE_SEGMENT;
-  return dialect;
+  unsigned long minor = schema_minor(trace);
+  uint32_t dialect = minor < 9 ? TN__DIALECT_LIST_FROM_LAST : TN__DIALECT_PRIVATE_EXPANDABLE;
+  return dialect | (minor >= 10 ? TN__DIALECT_LARGE_SEGMENT : 0);
 }
 
 /* Pairs of whole numbers, lower bound in MB and divisions, whatever stands between them. */

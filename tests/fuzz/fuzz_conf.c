@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   text[size] = '\0';
   tn_conf conf;
   tn_error err = {0};
-  int rc = tn_conf_parse(text, &conf, &err);
+  int rc = tn_conf_parse(text, NULL, &conf, &err);
   if (rc == TN_OK)
     check_accepted(&conf);
   else if (err.code != TN_EINVAL || !err.msg[0] || strchr(err.msg, '\n'))

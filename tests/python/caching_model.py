@@ -68,6 +68,15 @@ class Stats(Structure):
     _fields_ = [(name, Stat) for name in STATS] + [(name, c_uint64) for name in COUNTERS]
 
 
+def stats_dict(raw: Stats) -> dict[str, int]:
+    """With the keys of ``torch.cuda.memory_stats()``."""
+    out = {name: getattr(raw, name) for name in COUNTERS}
+    for name in STATS:
+        for field, _ in Stat._fields_:
+            out[f"{name}.all.{field}"] = getattr(getattr(raw, name), field)
+    return out
+
+
 def library_path() -> Path:
     """Where libtonnage.so is: TONNAGE_LIB, or the newest build below the repository."""
     if named := os.environ.get("TONNAGE_LIB"):
@@ -158,11 +167,7 @@ class CachingModel:
         """With the keys of ``torch.cuda.memory_stats()``."""
         raw = Stats()
         self._lib.tn_caching_get_stats(self._model, byref(raw))
-        out = {name: getattr(raw, name) for name in COUNTERS}
-        for name in STATS:
-            for field, _ in Stat._fields_:
-                out[f"{name}.all.{field}"] = getattr(getattr(raw, name), field)
-        return out
+        return stats_dict(raw)
 
     def blocks(self) -> list[tuple[int, int, int, int, str]]:
         """(segment, address, size, requested, state) by address."""

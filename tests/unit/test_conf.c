@@ -7,14 +7,14 @@
 static tn_conf parsed(const char *text) {
   tn_conf conf = {0};
   tn_error err = {0};
-  if (tn_conf_parse(text, &conf, &err)) fail_msg("\"%s\": %s", text, err.msg);
+  if (tn_conf_parse(text, NULL, &conf, &err)) fail_msg("\"%s\": %s", text, err.msg);
   return conf;
 }
 
 static void refused(const char *text, const char *msg) {
   tn_conf conf = {.max_split_bytes = 7};
   tn_error err = {0};
-  assert_int_equal(tn_conf_parse(text, &conf, &err), TN_EINVAL);
+  assert_int_equal(tn_conf_parse(text, NULL, &conf, &err), TN_EINVAL);
   assert_string_equal(err.msg, msg);
   assert_int_equal(conf.max_split_bytes, 7); /* untouched */
 }
@@ -139,7 +139,7 @@ static void test_recorded(void **state) {
   assert_int_equal(tn_conf_recorded(trace, &conf, NULL), TN_OK); /* says nothing: PyTorch's own */
   assert_int_equal(conf.expandable_segments, 0);
   tn_trace_set_meta(trace, "allocator.PYTORCH_CUDA_ALLOC_CONF", "large_segment_size_mb:48");
-  tn_trace_set_meta(trace, "allocator.graph_capture_record_stream_reuse", "False");
+  tn_trace_set_meta(trace, "schema", "2.9+");
   tn_trace_set_meta(trace, "allocator.max_split_size", "67108864");
   tn_trace_set_meta(trace, "allocator.expandable_segments", "True");
   tn_trace_set_meta(trace, "allocator.garbage_collection_threshold", "0.6");
