@@ -364,8 +364,9 @@ typedef struct tn_caching_config {
    * before tn_caching_complete(). */
   uint32_t event_delay;
   uint32_t reserved;
-  /* Where segments come from; NULL = ascending addresses 2 MiB apart, never reused.  Returns 0 to say the driver is out of memory.
-   * kind is ALLOC for cudaMalloc'ed segments and MAP for the reservation of an expandable segment. */
+  /* Where segments come from; NULL = each below the one before, as CUDA goes about it, 2 MiB apart and never reused.  It matters, for
+   * of free blocks of one size the lowest is taken.  Returns 0 to say the driver is out of memory.  kind is ALLOC for cudaMalloc'ed
+   * segments and MAP for the reservation of an expandable segment. */
   tn_addr (*segment_addr)(void *user, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream);
   /* Whether the driver has memory for pages of an expandable segment; NULL = always. */
   int (*segment_map)(void *user, tn_addr addr, uint64_t bytes, uint32_t stream);

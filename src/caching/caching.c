@@ -35,7 +35,7 @@ int tn_caching_new(const tn_caching_config *config, tn_caching **out) {
   tn_caching *caching = tn__mem_zalloc(1, sizeof *caching);
   if (!caching) return TN_ENOMEM;
   settings_init(caching, config);
-  caching->addr_next = 2 * TN__MIB;
+  caching->addr_last = (tn_addr)1 << 63;
   caching->pending_end = &caching->pending;
   tn__block_store_init(&caching->store);
   tn__vec_init(&caching->pools, sizeof(tn__pool));

@@ -72,7 +72,7 @@ struct tn_caching {
   tn__block *pending, **pending_end; /* in the order they were freed, linked by right */
   tn__block_store store;
   uint64_t allocs;    /* calls so far: the clock of event_delay */
-  tn_addr addr_next; /* where the next segment goes when config has no segment_addr */
+  tn_addr addr_last; /* when config has no segment_addr: of the last segment; the next goes below it */
   tn_caching_stats stats;
 };
 

@@ -41,10 +41,9 @@ void tn__segment_tell(tn_caching *caching, enum tn_segment_kind kind, tn_addr ad
 
 static tn_addr segment_addr(tn_caching *caching, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream) {
   if (caching->config.segment_addr) return caching->config.segment_addr(caching->config.user, kind, bytes, stream);
-  tn_addr addr = caching->addr_next;
-  if (addr > UINT64_MAX - 2 * TN__BYTES_MAX) return 0;
-  caching->addr_next = addr + tn__round_up(bytes, 2 * TN__MIB) + 2 * TN__MIB;
-  return addr;
+  uint64_t step = tn__round_up(bytes, 2 * TN__MIB) + 2 * TN__MIB;
+  if (caching->addr_last <= step) return 0;
+  return caching->addr_last -= step;
 }
 
 int tn__segment_place(tn_caching *caching, const tn__pool *pool, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes,
