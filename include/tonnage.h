@@ -443,6 +443,7 @@ typedef struct tn_replay_result {
   uint32_t ooms_served;     /* of these, how many the replay served */
   uint32_t oom_entry;       /* first entry that the replay found no memory for though the recorded run did; TN_NONE */
   uint64_t oom_bytes;       /* what it asked for */
+  uint64_t stalls;          /* allocations for which memory had to be given back first: each waits for the device */
   uint64_t recorded_bytes;  /* most that was reserved in the recorded run */
   uint64_t ideal_bytes;     /* most that was in use at once: no setting needs less */
   tn_caching_stats stats;   /* current = at the end */
@@ -455,6 +456,37 @@ typedef struct tn_replay_result {
  * compared; when that differs, and under other settings, segments are placed as predict.h says and the result is a prediction.
  * TN_EPARTIAL: there is no history.  TN_ENOENT: no such device. */
 TN_API int tn_replay(const tn_trace *trace, const tn_replay_options *options, tn_replay_result *out, tn_error *err);
+
+/* Which settings would serve this history best. */
+typedef struct tn_tune tn_tune;
+
+typedef struct tn_tune_options {
+  uint64_t limit_bytes; /* as in tn_replay_options */
+  uint32_t device;
+  uint32_t threads;     /* 0 = one for each core */
+  void (*progress)(void *user, size_t done, size_t total); /* from one thread at a time; NULL = none */
+  void *user;
+} tn_tune_options;
+
+typedef struct tn_tune_row {
+  tn_replay_result result;
+  const char *setting;  /* for PYTORCH_CUDA_ALLOC_CONF; belongs to the tn_tune */
+  uint32_t changes;     /* keys in it */
+  uint32_t is_recorded; /* the settings that it was recorded under, predicted like the others */
+} tn_tune_row;
+
+/* Replays the history under every setting of a list that its PyTorch has, then under variations of the best ones, on all cores. */
+TN_API int tn_tune_new(const tn_trace *trace, const tn_tune_options *options, tn_tune **out, tn_error *err);
+TN_API void tn_tune_free(tn_tune *tune);
+/* All of them.  The first is the one to use: of those that serve the run best and need least, within 2 %, the simplest. */
+TN_API const tn_tune_row *tn_tune_rows(const tn_tune *tune, size_t *out_count);
+TN_API const tn_tune_row *tn_tune_recorded(const tn_tune *tune);
+/* How the recorded run itself came out under tn_replay(). */
+TN_API const tn_replay_result *tn_tune_exact(const tn_tune *tune);
+
+/* Reports as text or JSON, malloc'ed: tn_text_free(). */
+TN_API int tn_report_replay(const tn_replay_result *result, int json, char **out);
+TN_API int tn_report_tune(const tn_tune *tune, int json, char **out);
 
 /* ---- device profiles ----------------------------------------------------------------------------------------------------- */
 

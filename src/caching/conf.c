@@ -55,7 +55,7 @@ typedef struct reader {
   const char *text, *at;
   char token[TOKEN_MAX];
   size_t token_at; /* offset of the token */
-  uint32_t dialect;
+  uint32_t version;
   tn_conf *conf;
   tn_error *err;
 } reader;
@@ -195,7 +195,7 @@ static int read_list(reader *r, const char *key) {
       TN_TRY(read_interval(r, key, &last));
     TN_TRY(expect(r, ":", key));
     TN_TRY(read_divisions(r, key, 1, &divisions));
-    size_t rest = r->dialect & TN__DIALECT_LIST_FROM_LAST ? last : after;
+    size_t rest = r->version < TN__SINCE_LIST_AFTER_LAST ? last : after;
     fill(r->conf, is_rest ? rest : is_first ? 0 : last, is_rest ? TN_CONF_INTERVALS : last + 1, divisions);
     if (!is_rest) after = last + 1;
   }
@@ -261,9 +261,9 @@ static int read_all(reader *r, int only_large_segment) {
   return TN_OK;
 }
 
-int tn__conf_parse(const char *text, uint32_t dialect, tn_conf *out, tn_error *err) {
-  tn_conf conf = {.private_expandable = (dialect & TN__DIALECT_PRIVATE_EXPANDABLE) != 0};
-  reader r = {.text = text, .dialect = dialect, .conf = &conf, .err = err};
+int tn__conf_parse(const char *text, uint32_t version, tn_conf *out, tn_error *err) {
+  tn_conf conf = {.private_expandable = version >= TN__SINCE_PRIVATE_EXPANDABLE};
+  reader r = {.text = text, .version = version, .conf = &conf, .err = err};
   TN_TRY(read_all(&r, 1));
   TN_TRY(read_all(&r, 0));
   *out = conf;
@@ -272,8 +272,7 @@ int tn__conf_parse(const char *text, uint32_t dialect, tn_conf *out, tn_error *e
 
 int tn_conf_parse(const char *text, const tn_trace *trace, tn_conf *out, tn_error *err) {
   if (!text || !out) return tn__error_set(err, TN_EINVAL, NULL);
-  uint32_t newest = TN__DIALECT_LARGE_SEGMENT | TN__DIALECT_PRIVATE_EXPANDABLE;
-  return tn__conf_parse(text, trace ? tn__conf_dialect(trace) : newest, out, err);
+  return tn__conf_parse(text, trace ? tn__conf_version(trace) : TN__VERSION_NEWEST, out, err);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------- */
@@ -344,6 +343,20 @@ void tn__conf_write(const tn_conf *conf, tn_text *out) {
   if (conf->throw_on_cudamalloc_oom) {
     key_start(out, "throw_on_cudamalloc_oom");
     tn__text_add(out, "True");
+  }
+}
+
+void tn__conf_rest(const char *text, tn_text *out) {
+  tn_conf conf;
+  reader r = {.text = text, .at = text, .conf = &conf};
+  const key_info *key;
+  while (!peek_is(&r, '\0')) {
+    if (next(&r) || find_key(&r, &key)) return;
+    size_t at = r.token_at;
+    if (expect(&r, ":", key->name) || skip_value(&r, key->name)) return;
+    if (key->effect == IGNORED && out->len) tn__text_add(out, ",");
+    if (key->effect == IGNORED) tn__text_add_n(out, text + at, (size_t)(r.at - text) - at);
+    if (!peek_is(&r, '\0') && expect(&r, ",", key->name)) return;
   }
 }
 

@@ -1,6 +1,6 @@
 /* exact.c -- a history under its own settings: does the model do, entry for entry, what the allocator did?
  *
- * The model asks for segments; it gets the addresses that were recorded, and is refused where the recording has no new memory.
+ * The model asks for segments; it gets the addresses that were recorded, and is refused where the recording has none.
  * Each segment event must be the next recorded one, each block must lie where it lay, and the map at the end must be the snapshot's. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -175,8 +175,8 @@ static void map_visit(void *user, tn_addr segment, tn_addr addr, uint64_t bytes,
   const tn_segment_block *want = map_next(x, &s);
   (void)size_text(bytes, got_size);
   if (!want) {
-    differ(x, TN_NONE, "at the end the model has %s %s at 0x%" PRIx64 ", the snapshot has nothing more", got_size, state_name(state),
-           addr);
+    differ(x, TN_NONE, "at the end the model has %s %s at 0x%" PRIx64 ", the snapshot has nothing more", got_size,
+           state_name(state), addr);
     return;
   }
   /* Snapshots of 2.0 have no requested sizes: theirs are the blocks'. */
@@ -211,6 +211,7 @@ static int exact_run(exact *x) {
   if (!x->differs) compare_end(x);
   x->result->exactness = x->differs ? TN_EXACT_NO : TN_EXACT_YES;
   tn_caching_get_stats(x->player.caching, &x->result->stats);
+  x->result->stalls = x->player.stalls;
   return TN_OK;
 }
 

@@ -298,7 +298,9 @@ static int walk_run(walk *w) {
 static int history_make(tn__history *history, uint32_t device, tn_error *err) {
   TN_TRY(device_choose(history, device, err));
   TN_TRY(tn_conf_recorded(history->trace, &history->conf, err));
-  history->dialect = tn__conf_dialect(history->trace);
+  if (history->conf.malloc_async)
+    return tn__error_set(err, TN_EINVAL, "it was recorded with backend:cudaMallocAsync, the driver's allocator, which is not modelled");
+  history->version = tn__conf_version(history->trace);
   walk w = {.history = history};
   tn__map_init(&w.lives);
   tn__vec_init(&w.late, sizeof(tn__step));

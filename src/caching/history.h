@@ -73,7 +73,7 @@ typedef struct tn__history {
   const tn_entry *entries; /* the device's */
   uint32_t entries_count;
   tn_conf conf;            /* recorded */
-  uint32_t dialect;        /* tn__conf_dialect() */
+  uint32_t version;        /* tn__conf_version() */
   tn_vec steps;            /* tn__step */
   uint32_t lives_count;    /* those of the start come first */
   tn_vec segments;         /* tn__start_segment, by address; none: the history is complete */
@@ -88,7 +88,7 @@ typedef struct tn__history {
   uint32_t refusals;       /* how often memory was short */
 } tn__history;
 
-/* device: CUDA's ordinal, TN_NONE = the one with most entries.  The trace must outlive the history.  TN_EPARTIAL: it has no entries. */
+/* device: CUDA's ordinal, TN_NONE = the one with most entries.  The trace must outlive the history.  TN_EPARTIAL: no entries. */
 int tn__history_init(tn__history *history, const tn_trace *trace, uint32_t device, tn_error *err);
 void tn__history_deinit(tn__history *history);
 

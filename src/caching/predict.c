@@ -59,6 +59,7 @@ int tn__replay_predict(const tn__history *history, const tn_conf *conf, uint64_t
   else if (rc == TN_OK)
     rc = steps_play(&player, out);
   tn_caching_get_stats(player.caching, &out->stats);
+  out->stalls = player.stalls;
   tn__player_deinit(&player);
   return rc == TN_ELIMIT ? TN_OK : rc;
 }

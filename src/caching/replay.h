@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Under the recorded settings with segments at the recorded addresses: fills exactness, difference and stats.  limit_bytes: 0 = memory
- * is refused where it was. */
+/* Under the recorded settings with segments at the recorded addresses: fills exactness, difference and stats.  limit_bytes 0:
+ * memory is refused where it was. */
 int tn__replay_exact(const tn__history *history, uint64_t limit_bytes, tn_replay_result *out);
 /* Under any settings: fills stats, oom_entry and what belongs to it. */
 int tn__replay_predict(const tn__history *history, const tn_conf *conf, uint64_t limit_bytes, tn_replay_result *out);

@@ -44,7 +44,8 @@ static int sees(tn__history *history, tn_addr addr, uint64_t bytes, uint32_t str
 static uint32_t asks_small(const tn__history *history, uint32_t entry) {
   for (; entry < history->entries_count; entry++) {
     const tn_entry *e = &history->entries[entry];
-    if (e->action == TN_ACTION_ALLOC || e->action == TN_ACTION_OOM) return e->bytes && tn__round(&history->conf, e->bytes) <= TN__SMALL_BYTES_MAX;
+    if (e->action == TN_ACTION_ALLOC || e->action == TN_ACTION_OOM)
+      return e->bytes && tn__round(&history->conf, e->bytes) <= TN__SMALL_BYTES_MAX;
   }
   return SIZE_UNKNOWN;
 }

@@ -34,6 +34,7 @@ class Result(Structure):
         ("ooms_served", c_uint32),
         ("oom_entry", c_uint32),
         ("oom_bytes", c_uint64),
+        ("stalls", c_uint64),
         ("recorded_bytes", c_uint64),
         ("ideal_bytes", c_uint64),
         ("raw_stats", Stats),
