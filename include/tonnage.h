@@ -354,6 +354,9 @@ TN_API int tn_caching_alloc(tn_caching *caching, uint64_t bytes, uint32_t stream
 TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
+/* The smallest limit_bytes under which no allocation so far, since tn_caching_reset_peaks(), would have gone through the retry chain.
+ * With expandable segments it can be above the reserved peak: the limit is tested as if a request never grew a free block. */
+TN_API uint64_t tn_caching_limit_needed(const tn_caching *caching);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
 /* Visits free and live blocks in address order; live is 0 or 1, requested is 0 for free blocks. */
@@ -389,6 +392,7 @@ typedef struct tn_peak { /* what a trace needs, replayed through the caching mod
   uint32_t event;                          /* and its place in the event table */
   uint32_t step;                           /* step of the peak */
   uint32_t oom;                            /* 1: a limit was given and exceeded */
+  uint64_t limit_needed_bytes;             /* smallest limit under which no allocation has to retry; at least reserved_bytes */
 } tn_peak;
 
 typedef struct tn_estimate_options {
@@ -413,17 +417,26 @@ typedef struct tn_plan_options {
   uint32_t keep_all;            /* 1: rebuild nothing, only say what it takes */
 } tn_plan_options;
 
+/* How long a row of ops takes: started by the host one after the other, run by the device as they come. */
+typedef struct tn_span {
+  double host_s;   /* of the host, for starting them */
+  double device_s; /* of the device, for running them */
+  double length_s; /* from the first one's start on the host to the last one's end on the device, from an idle start */
+} tn_span;
+
 typedef struct tn_plan_result {
   int32_t fits;             /* 0: not even dropping what can be dropped; the other members describe the smallest plan found */
   uint32_t passes;          /* passes in the trace's step: 1, or 2 standing for any number */
   uint64_t allocated_bytes; /* peak of the step under the plan */
   uint64_t reserved_bytes;  /* the same, from the caching model on the repeated step; allocated_bytes on the host */
+  uint64_t limit_needed_bytes; /* smallest limit under which the step runs without retries; at least reserved_bytes */
   uint64_t kept_bytes;      /* allocated peak when everything is kept */
   uint64_t smallest_bytes;  /* smallest allocated peak found */
-  double extra_s, host_extra_s; /* device and host seconds that rebuilding adds to a pass */
+  double extra_s;           /* device seconds that rebuilding adds to a pass */
   double lower_bound_s;     /* no plan within the limit adds less to a pass, by the same cost model */
-  double first_pass_s, pass_s, optimizer_s;                /* device seconds of the first and the last pass, and the rest, when everything is kept */
-  double host_first_pass_s, host_pass_s, host_optimizer_s; /* host seconds, the same way */
+  tn_span kept_first_pass, kept_last_pass; /* the first and the last pass when everything is kept, without hooks */
+  tn_span first_pass, last_pass; /* under the plan */
+  tn_span optimizer;        /* the rest of the step */
   uint32_t slots, slots_rebuilt, ops_run;
   uint32_t peak_op;         /* op running at the peak, TN_NONE when it is a rebuild or no op */
   uint32_t peak_phase;      /* tn_phase */
