@@ -92,7 +92,7 @@ static int32_t number_behind(const char *line, size_t len, const char *word) {
   int32_t out = -1;
   for (size_t i = 0; i + word_len < len; i++) {
     size_t same = 0;
-    while (same < word_len && (line[i + same] | 0x20) == word[same]) same++;
+    while (same < word_len && (line[i + same] == word[same] || (line[i + same] | 0x20) == word[same])) same++;
     if (same < word_len) continue;
     size_t at = i + word_len;
     for (int skipped = 0; at < len && skipped < 3 && strchr("=: _[", line[at]); skipped++) at++;

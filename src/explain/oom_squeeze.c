@@ -1,7 +1,6 @@
 /* oom_squeeze.c -- text without what logs put into it.  See oom_squeeze.h. */
 #include "explain/oom_squeeze.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,9 +12,27 @@ static int is_letter(char c) { return is_upper(c) || (c >= 'a' && c <= 'z'); }
 static int is_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' || c == '\0'; }
 
+/* ---- escape sequences ---------------------------------------------------------------------------------------------------- */
+
+/* The length of a terminal's escape sequence, ESC included: "\033[31m", "\033]8;;...\a" */
+static size_t escape_len(const char *text, size_t len) {
+  enum { LONGEST = 256 };
+  if (len < 2) return 1;
+  size_t end = 2;
+  if (text[1] == '[') {
+    while (end < len && end < LONGEST && ((unsigned char)text[end] < 0x40 || (unsigned char)text[end] > 0x7e)) end++;
+    return end < len ? end + 1 : len;
+  }
+  if (text[1] == ']') {
+    while (end < len && end < LONGEST && text[end] != '\a' && text[end] != '\033') end++;
+    return end < len && text[end] == '\a' ? end + 1 : end;
+  }
+  return 2;
+}
+
 /* ---- tags at the beginning of a line ------------------------------------------------------------------------------------- */
 
-enum { TAGS_MAX = 8, BRACKET_MAX = 80 };
+enum { TAGS_MAX = 12, BRACKET_MAX = 80 };
 
 /* Each of these gives the length of such a tag at the beginning of line, or 0. */
 
@@ -113,7 +130,7 @@ static size_t tag_len(const char *line, size_t len) {
 static size_t tags_len(const char *line, size_t len) {
   size_t at = 0;
   for (int i = 0; i < TAGS_MAX; i++) {
-    while (at < len && is_blank(line[at])) at++;
+    while (at < len && (is_blank(line[at]) || line[at] == '\033')) at += line[at] == '\033' ? escape_len(line + at, len - at) : 1;
     size_t tag = tag_len(line + at, len - at);
     if (!tag) break;
     at += tag;
@@ -122,22 +139,6 @@ static size_t tags_len(const char *line, size_t len) {
 }
 
 /* ---- squeezing ----------------------------------------------------------------------------------------------------------- */
-
-/* The length of a terminal's escape sequence, ESC included: "\033[31m", "\033]8;;...\a" */
-static size_t escape_len(const char *text, size_t len) {
-  enum { LONGEST = 256 };
-  if (len < 2) return 1;
-  size_t end = 2;
-  if (text[1] == '[') {
-    while (end < len && end < LONGEST && ((unsigned char)text[end] < 0x40 || (unsigned char)text[end] > 0x7e)) end++;
-    return end < len ? end + 1 : len;
-  }
-  if (text[1] == ']') {
-    while (end < len && end < LONGEST && text[end] != '\a' && text[end] != '\033') end++;
-    return end < len && text[end] == '\a' ? end + 1 : end;
-  }
-  return 2;
-}
 
 /* "\n" as two characters, in logs that are JSON */
 static size_t backslash_len(const char *text, size_t len) {

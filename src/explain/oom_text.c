@@ -43,7 +43,7 @@ static size_t words_find(const tn__squeezed *text, const char *words, size_t fro
 
 typedef struct reader {
   const tn__squeezed *text;
-  size_t head_end;
+  size_t head, head_end;
   size_t last;      /* end of what was read last */
   uint32_t pending; /* sizes passed over since */
   int any;
@@ -77,7 +77,6 @@ static void process_take(reader *r, uint64_t pid, const tn__oom_token *token) {
 /* 0: the token belongs to something else, and the message has ended. */
 static int token_take(reader *r, const tn__oom_token *token) {
   int is_after = token->at >= r->head_end;
-  if (is_after && token->at > r->last + GAP) return 0;
   int is_near = is_after && token->at <= r->last + GAP_NEAR && !tn__squeezed_breaks(r->text, r->last ? r->last - 1 : 0, token->at);
   uint64_t pid = 0;
   int reading = tn__oom_token_reading(r->text, token, is_near, &pid);
@@ -95,15 +94,18 @@ static int token_take(reader *r, const tn__oom_token *token) {
   return 1;
 }
 
-/* Another message begins after the readings. */
-static int other_begins(const reader *r, size_t from, size_t end) {
-  return r->out->known && (words_find(r->text, "outofmemory", from, end) < end || words_find(r->text, "triedtoallocate", from, end) + 15 < end);
+/* The words again mean another message: after readings, or on a later line.  But "torch.OutOfMemoryError: CUDA out of memory" is one. */
+static int other_begins(const reader *r, size_t end) {
+  size_t again = words_find(r->text, "outofmemory", r->last, end);
+  if (r->out->known) return again < end || words_find(r->text, "triedtoallocate", r->last, end) + sizeof "triedtoallocate" - 1 < end;
+  int is_error = strncmp(r->text->text + r->head, "outofmemoryerror", sizeof "outofmemoryerror" - 1) == 0;
+  return again < end && !is_error && tn__squeezed_breaks(r->text, r->head_end - 1, again);
 }
 
-static void readings_take(reader *r, size_t from, size_t end) {
+static void readings_take(reader *r, size_t from) {
   tn__oom_token token;
-  for (size_t at = from; tn__oom_token_next(r->text, at, end, &token); at = token.end) {
-    if (token.at >= r->head_end && other_begins(r, r->last, token.at)) return;
+  for (size_t at = from; tn__oom_token_next(r->text, at, r->last + GAP + 1, &token); at = token.end) {
+    if (token.at >= r->head_end && other_begins(r, token.at)) return;
     if (!token_take(r, &token)) return;
     /* Right behind a reading, a size still belongs to the message. */
     if (r->pending == 1 && r->any && token.at < r->last + GAP_NEAR && !tn__squeezed_breaks(r->text, r->last - 1, token.at)) {
@@ -189,7 +191,8 @@ static void kind_make(const tn__squeezed *text, size_t from, size_t end, tn_oom 
   if (head->is_soft) out->flags |= TN_OOM_SOFT;
   if (head->backend) (void)snprintf(out->backend, sizeof out->backend, "%s", head->backend);
   else backend_find(text, from, end, out->backend, sizeof out->backend);
-  if (!out->backend[0] && (out->form == TN_OOM_FORM_ASYNC || out->form == TN_OOM_FORM_COLLECTIVE)) strcpy(out->backend, "cuda");
+  int is_cudas = out->form == TN_OOM_FORM_ASYNC || out->form == TN_OOM_FORM_COLLECTIVE || out->form == TN_OOM_FORM_PINNED;
+  if (!out->backend[0] && is_cudas) strcpy(out->backend, "cuda");
   if (out->form == TN_OOM_FORM_CACHING && (strcmp(out->backend, "cpu") == 0 || strcmp(out->backend, "ram") == 0)) out->form = TN_OOM_FORM_HOST;
   if (out->form == TN_OOM_FORM_CACHING && !out->known && !out->process_count && !out->backend[0]) out->form = TN_OOM_FORM_BARE;
   name_make(out, head);
@@ -208,8 +211,8 @@ int tn__oom_read(const tn__squeezed *text, size_t from, size_t end, tn_oom *out,
   if (!head) return 0;
   *out = (tn_oom){.device = -1, .rank = -1, .repeats = 1};
   size_t head_end = at + strlen(head->words), begin = line_begin(text, at, from), stop = line_end(text, at);
-  reader r = {.text = text, .head_end = head_end, .last = head_end, .out = out};
-  readings_take(&r, begin, at + LONGEST < text->len ? at + LONGEST : text->len);
+  reader r = {.text = text, .head = at, .head_end = head_end, .last = head_end, .out = out};
+  readings_take(&r, begin);
   size_t last = r.any ? r.last : head_end;
   kind_make(text, begin, last > stop ? last : stop, out);
   out->device = device_find(text, begin, last, out->backend);
