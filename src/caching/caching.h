@@ -74,6 +74,7 @@ struct tn_caching {
   uint64_t allocs;    /* calls so far: the clock of event_delay */
   tn_addr addr_last; /* when config has no segment_addr: of the last segment; the next goes below it */
   tn_caching_stats stats;
+  uint64_t limit_needed; /* see tn_caching_limit_needed() */
 };
 
 static inline tn__pool *tn__pool_of(const tn_caching *caching, const tn__block *block) {

@@ -113,7 +113,9 @@ int tn__segment_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint3
   /* A segment, what mapping leaves of it (twice at most), and for the caller the rest of a split. */
   TN_TRY(tn__block_store_reserve(&caching->store, 4));
   /* The limit is tested with the segment's size even where an expandable segment would grow by less. */
-  if (caching->stats.reserved_bytes.current + bytes > caching->limit_bytes) return TN_ELIMIT;
+  uint64_t needed = caching->stats.reserved_bytes.current + bytes;
+  if (needed > caching->limit_needed) caching->limit_needed = needed;
+  if (needed > caching->limit_bytes) return TN_ELIMIT;
   if (conf->expandable_segments && (pool->id == 0 || conf->private_expandable))
     return tn__expandable_get(caching, pool, rounded, stream, out);
   return segment_malloc(caching, pool, bytes, stream, out);
