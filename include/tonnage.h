@@ -404,9 +404,9 @@ TN_API int tn_caching_complete(tn_caching *caching, tn_addr addr);
 TN_API int tn_caching_release_pool(tn_caching *caching, uint32_t pool);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
-/* The smallest limit_bytes under which no allocation so far, since tn_caching_reset_peaks(), would have gone through the retry chain.
- * With expandable segments it can be above the reserved peak: the limit is tested as if a request never grew a free block. */
-TN_API uint64_t tn_caching_limit_needed(const tn_caching *caching);
+/* The smallest limit_bytes under which no allocation since the last call would have gone through the retry chain.  With expandable
+ * segments it can be above what was reserved: the limit is tested as if a request never grew a free block. */
+TN_API uint64_t tn_caching_limit_needed(tn_caching *caching);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
 /* Visits blocks in address order, those without memory left out; state is tn_block_state, requested is 0 for free blocks. */
@@ -522,13 +522,17 @@ typedef struct tn_peak { /* what a trace needs, replayed through the caching mod
   uint32_t event;                          /* and its place in the event table */
   uint32_t step;                           /* step of the peak */
   uint32_t oom;                            /* 1: a limit was given and exceeded */
-  uint64_t limit_needed_bytes;             /* smallest limit under which no allocation has to retry; at least reserved_bytes */
+  uint64_t limit_needed_bytes;             /* smallest limit under which the last step, repeated, has no retries; 0 for other steps */
+  uint64_t retries;                        /* under the limit given: in that repetition.  Each costs more than most plans save */
 } tn_peak;
 
 typedef struct tn_estimate_options {
   uint32_t step;                /* step whose peak is asked for; TN_NONE = all */
   uint32_t expandable_segments;
   uint64_t limit_bytes;         /* reserved; 0 = none */
+  uint32_t state_placed;        /* 1: room for the optimizer's state is taken before the first step, and given back just before the state is
+                                 * made: so it does not lie scattered in what the first backward left free */
+  uint32_t reserved;
 } tn_estimate_options;
 
 TN_API int tn_estimate(const tn_trace *trace, const tn_profile *profile, const tn_estimate_options *options, tn_peak *out);
@@ -559,7 +563,7 @@ typedef struct tn_plan_result {
   uint32_t passes;          /* passes in the trace's step: 1, or 2 standing for any number */
   uint64_t allocated_bytes; /* peak of the step under the plan */
   uint64_t reserved_bytes;  /* the same, from the caching model on the repeated step; allocated_bytes on the host */
-  uint64_t limit_needed_bytes; /* smallest limit under which the step runs without retries; at least reserved_bytes */
+  uint64_t limit_needed_bytes; /* smallest limit under which the repeated step has no retries */
   uint64_t kept_bytes;      /* allocated peak when everything is kept */
   uint64_t smallest_bytes;  /* smallest allocated peak found */
   double extra_s;           /* device seconds that rebuilding adds to a pass */

@@ -89,7 +89,7 @@ static int segment_malloc(tn_caching *caching, tn__pool *pool, uint64_t bytes, u
   TN_TRY(tn__segment_new(caching, pool, TN_SEGMENT_ALLOC, bytes, stream, out));
   tn_caching_stats *stats = &caching->stats;
   tn__stat_add(&stats->segment, 1);
-  tn__stat_add(&stats->reserved_bytes, bytes);
+  tn__reserved_add(caching, bytes);
   if (bytes >= caching->max_split_bytes) tn__stat_add(&stats->oversize_segments, 1);
   stats->num_device_alloc++;
   tn__segment_tell(caching, TN_SEGMENT_ALLOC, (*out)->addr, bytes, stream);

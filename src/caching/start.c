@@ -118,7 +118,7 @@ static int place_fixed(const tn__history *history, tn_caching *caching, const tn
   TN_TRY(tn__segment_place(caching, c.pool, TN_SEGMENT_ALLOC, s->addr, s->bytes, s->stream, &c.rest));
   tn_caching_stats *stats = &caching->stats;
   tn__stat_add(&stats->segment, 1);
-  tn__stat_add(&stats->reserved_bytes, s->bytes);
+  tn__reserved_add(caching, s->bytes);
   if (s->bytes >= caching->max_split_bytes) tn__stat_add(&stats->oversize_segments, 1);
   int rc = place_blocks(&c, history, s, addrs);
   carve_end(&c);
@@ -140,7 +140,7 @@ static int place_expandable(const tn__history *history, tn_caching *caching, con
     rc = carve(&space, s->addr, s->bytes, &c.rest);
     if (rc) break;
     c.rest->state = TN__BLOCK_FREE;
-    tn__stat_add(&caching->stats.reserved_bytes, s->bytes);
+    tn__reserved_add(caching, s->bytes);
     rc = place_blocks(&c, history, s, addrs);
     carve_end(&c);
   }
