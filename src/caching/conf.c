@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "caching/caching.h"
 
 /* ---- keys ---------------------------------------------------------------------------------------------------------------- */
@@ -239,13 +240,24 @@ static int read_value(reader *r, const key_info *key) {
   }
 }
 
+static int unknown_key(reader *r) {
+  const char *nearest = NULL;
+  int best = 4; /* at most 3 edits */
+  for (size_t i = 0; i < KEYS_COUNT; i++) {
+    int distance = tn__text_distance(r->token, keys[i].name, 3);
+    if (distance < best) best = distance, nearest = keys[i].name;
+  }
+  if (nearest) return fail(r, "unknown allocator setting \"%.60s\"; did you mean %s?", r->token, nearest);
+  return fail(r, "unknown allocator setting \"%.60s\"", r->token);
+}
+
 static int find_key(reader *r, const key_info **out) {
   for (size_t i = 0; i < KEYS_COUNT; i++) {
     *out = &keys[i];
     if (strcmp(r->token, keys[i].name) == 0) return TN_OK;
   }
   if (strchr(r->token, '=')) return fail(r, "allocator setting \"%.60s\": key and value are joined by \":\"", r->token);
-  return fail(r, "unknown allocator setting \"%.60s\"", r->token);
+  return unknown_key(r);
 }
 
 /* large_segment_size_mb bounds others, and is read before them wherever it stands; that round skips what it does not want. */

@@ -128,7 +128,8 @@ static int range_add(rewind_state *state, range add) {
   TN_TRY(tn__vec_reserve(&state->ranges, 1));
   size_t at = ranges_up_to(state, add.addr);
   range *ranges = TN_VEC(&state->ranges, range);
-  if (at > 0 && ranges[at - 1].end > add.addr) return TN_OK; /* it is there already: the entries contradict the end */
+  int meets_next = at < state->ranges.count && ranges[at].addr < add.end;
+  if (add.addr >= add.end || meets_next || (at > 0 && ranges[at - 1].end > add.addr)) return TN_OK; /* contradicts the end */
   memmove(&ranges[at + 1], &ranges[at], (state->ranges.count - at) * sizeof *ranges);
   ranges[at] = add;
   state->ranges.count++;

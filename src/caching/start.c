@@ -125,9 +125,20 @@ static int place_fixed(const tn__history *history, tn_caching *caching, const tn
   return rc;
 }
 
+static int lies_within(const tn__start_segment *s, const tn__reservation *r) {
+  return s->flags & TN_SEGMENT_EXPANDABLE && s->addr >= r->addr && s->addr < r->end;
+}
+
+/* Memory comes in whole pages. */
+static int is_of(const tn__start_segment *s, const tn__reservation *r, uint64_t page_bytes) {
+  return s->stream == r->stream && s->pool == r->pool && ((s->flags & TN_SEGMENT_SMALL) != 0) == (r->is_small != 0) &&
+         (s->addr - r->addr) % page_bytes == 0 && s->bytes % page_bytes == 0;
+}
+
 /* One reservation: the ranges of it that have memory, and their blocks. */
 static int place_expandable(const tn__history *history, tn_caching *caching, const tn__reservation *r, tn_addr *addrs) {
   carver space = {.caching = caching};
+  tn_addr end = 0; /* of the range before: one that joins it would be one with it */
   int rc = TN_OK;
   TN_TRY(tn__block_store_reserve(&caching->store, 1));
   TN_TRY(tn__pool_get(caching, r->pool, (int)r->is_small, &space.pool));
@@ -136,9 +147,10 @@ static int place_expandable(const tn__history *history, tn_caching *caching, con
   for (size_t i = 0; i < history->segments.count && !rc; i++) {
     const tn__start_segment *s = tn__vec_at(&history->segments, i);
     carver c = space;
-    if (!(s->flags & TN_SEGMENT_EXPANDABLE) || s->addr < r->addr || s->addr >= r->end) continue;
-    rc = carve(&space, s->addr, s->bytes, &c.rest);
+    if (!lies_within(s, r)) continue;
+    rc = s->addr != end && is_of(s, r, space.pool->page_bytes) ? carve(&space, s->addr, s->bytes, &c.rest) : TN_EFORMAT;
     if (rc) break;
+    end = s->addr + s->bytes;
     c.rest->state = TN__BLOCK_FREE;
     tn__reserved_add(caching, s->bytes);
     rc = place_blocks(&c, history, s, addrs);
@@ -150,8 +162,7 @@ static int place_expandable(const tn__history *history, tn_caching *caching, con
 
 static int has_memory(const tn__history *history, const tn__reservation *r) {
   for (size_t i = 0; i < history->segments.count; i++) {
-    const tn__start_segment *s = tn__vec_at(&history->segments, i);
-    if (s->flags & TN_SEGMENT_EXPANDABLE && s->addr >= r->addr && s->addr < r->end) return 1;
+    if (lies_within(tn__vec_at(&history->segments, i), r)) return 1;
   }
   return 0;
 }

@@ -65,7 +65,7 @@ static void verdict_out_of_memory(tn_text *out, const tn_replay_result *r, const
     tn__text_add(out, ": what lives when the history starts does not fit.\n");
     return;
   }
-  tn__text_printf(out, ": at entry %u of %u there are no ", r->oom_entry, r->entries);
+  tn__text_printf(out, ": at entry %u of %u there is no room for ", r->oom_entry, r->entries);
   tn__text_size(out, r->oom_bytes);
   tn__text_add(out, ".\n");
 }
@@ -120,7 +120,7 @@ static void peaks_add(tn_text *out, const tn_replay_result *r) {
   tn__text_add(out, "\nPeaks\n");
   size_row(out, "requested", s->requested_bytes.peak, "what was asked for");
   size_row(out, "allocated", s->allocated_bytes.peak, "rounded up, as the allocator does");
-  size_row(out, "active", active, "and freed, but still used by another stream");
+  size_row(out, "active", active, "and what is freed but still used by another stream");
   tn__text_printf(out, "  %-10s %12s  segments; ", "reserved", tn_size_format(reserved, buf, sizeof buf));
   tn__replay_share(out, reserved > active ? reserved - active : 0, reserved);
   tn__text_add(out, " more than active\n");
@@ -131,14 +131,26 @@ static void peaks_add(tn_text *out, const tn_replay_result *r) {
   tn__text_add(out, " reserved.\n");
 }
 
+static void count_row(tn_text *out, const char *name, uint64_t count) {
+  tn__text_printf(out, "  %-14s %8llu", name, (unsigned long long)count);
+}
+
 static void counts_add(tn_text *out, const tn_replay_result *r) {
   const tn_caching_stats *s = &r->stats;
-  tn__text_printf(out, "\n%u allocations; the driver gave memory %llu times and took it back %llu times.\n", r->allocs,
-                  (unsigned long long)s->num_device_alloc, (unsigned long long)s->num_device_free);
-  tn__text_printf(out, "%llu allocations waited for memory to be given back, %llu of them for all of it; %llu failed.\n",
-                  (unsigned long long)r->stalls, (unsigned long long)s->num_alloc_retries, (unsigned long long)s->num_ooms);
-  if (r->ooms_served)
-    tn__text_printf(out, "Of the %u that failed when recorded, %u are served.\n", r->ooms_recorded, r->ooms_served);
+  tn__text_add(out, "\nCounts\n");
+  count_row(out, "allocations", r->allocs);
+  tn__text_add(out, "  of the whole history\n");
+  count_row(out, "driver calls", s->num_device_alloc + s->num_device_free);
+  tn__text_printf(out, "  %llu to get memory, %llu to give it back\n", (unsigned long long)s->num_device_alloc,
+                  (unsigned long long)s->num_device_free);
+  count_row(out, "stalls", r->stalls);
+  tn__text_printf(out, "  allocations that waited while memory was given back; %llu gave back all (num_alloc_retries)\n",
+                  (unsigned long long)s->num_alloc_retries);
+  count_row(out, "out of memory", s->num_ooms);
+  if (r->ooms_recorded)
+    tn__text_printf(out, "  %u when recorded, %u of them served here\n", r->ooms_recorded, r->ooms_served);
+  else
+    tn__text_add(out, "  allocations that failed\n");
 }
 
 static void report_text(tn_text *out, const tn_replay_result *r, const char *setting) {

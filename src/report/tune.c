@@ -55,9 +55,9 @@ static void verdict_gain(tn_text *out, const tn_tune_row *best, const tn_tune_ro
     tn__text_add(out, "the run does not run out of memory");
     with_limit(out, b);
   } else if (b->stalls < r->stalls) {
-    tn__text_printf(out, "%llu allocations wait for memory to be given back, not %llu,", (unsigned long long)b->stalls,
-                    (unsigned long long)r->stalls);
+    tn__text_printf(out, "it has %llu stalls", (unsigned long long)b->stalls);
     with_limit(out, b);
+    tn__text_printf(out, ", the recorded settings %llu", (unsigned long long)r->stalls);
   } else {
     tn__text_add(out, "it reserves ");
     tn__replay_share(out, reserved(recorded) - reserved(best), reserved(recorded));
@@ -105,28 +105,36 @@ static size_t rows_choose(const tn_tune_row *rows, size_t count, const tn_tune_r
 static void row_add(tn_text *out, const tn_tune_row *row) {
   char size[32];
   const tn_replay_result *r = &row->result;
-  double over = r->ideal_bytes ? 100.0 * ((double)reserved(row) / (double)r->ideal_bytes - 1) : 0;
-  tn__text_printf(out, "%12s  %9.1f %%  %6llu  %12llu  ", tn_size_format(reserved(row), size, sizeof size), over,
-                  (unsigned long long)r->stalls, (unsigned long long)driver_calls(row));
-  if (!runs(row)) tn__text_printf(out, "(out of memory at entry %u) ", r->oom_entry);
-  if (*row->setting || !row->is_recorded) tn__replay_setting(out, row->setting);
-  if (row->is_recorded) tn__text_add(out, *row->setting ? " (recorded)" : "PyTorch's own settings (recorded)");
+  tn__text_printf(out, "%12s  ", tn_size_format(reserved(row), size, sizeof size));
+  if (runs(row) && r->ideal_bytes)
+    tn__text_printf(out, "%9.1f %%", 100.0 * ((double)reserved(row) / (double)r->ideal_bytes - 1));
+  else
+    tn__text_printf(out, "%11s", "-");
+  tn__text_printf(out, "  %6llu  %12llu  ", (unsigned long long)r->stalls, (unsigned long long)driver_calls(row));
+  tn__replay_setting(out, row->setting);
+  if (row->is_recorded) tn__text_add(out, " (recorded)");
+  if (!runs(row))
+    tn__text_printf(out, " (out of memory at entry %u)", r->oom_entry);
+  else if (!serves_all(row))
+    tn__text_add(out, " (out of memory, as recorded)");
   tn__text_add(out, "\n");
 }
 
 static void table_add(tn_text *out, const tn_tune_row *rows, size_t count, const tn_tune_row *recorded) {
   const tn_tune_row *chosen[SHOWN];
   size_t shown = rows_choose(rows, count, chosen);
-  int has_recorded = 0;
+  int has_recorded = 0, has_stalls = recorded->result.stalls > 0;
   tn__text_printf(out, "\n%12s  %11s  %6s  %12s  %s\n", "reserved", "over ideal", "stalls", "driver calls", "setting");
   for (size_t i = 0; i < shown; i++) {
     row_add(out, chosen[i]);
     has_recorded |= chosen[i] == recorded;
+    has_stalls |= chosen[i]->result.stalls > 0;
   }
   if (!has_recorded) row_add(out, recorded);
   char size[32];
   tn__text_printf(out, "%12s  the ideal: most that was in use at once\n",
                   tn_size_format(recorded->result.ideal_bytes, size, sizeof size));
+  if (has_stalls) tn__replay_remark(out, "A stall is an allocation that waits for the device while memory is given back.");
 }
 
 /* ---- remarks ------------------------------------------------------------------------------------------------------------- */
@@ -145,7 +153,7 @@ static void trust_add(tn_text *out, const tn_replay_result *exact) {
 static void remarks_add(tn_text *out, const tn_tune *tune, const tn_tune_row *best) {
   trust_add(out, tn_tune_exact(tune));
   tn__replay_caveats(out, &best->result);
-  if (best->result.conf.garbage_collection_threshold > 0)
+  if (serves_all(best) && best->result.conf.garbage_collection_threshold > 0)
     tn__replay_remark(out, "garbage_collection_threshold works against a limit: call torch.cuda.set_per_process_memory_fraction() too.");
 }
 

@@ -79,7 +79,8 @@ static void test_roundup_list(void **state) {
 
 static void test_refused(void **state) {
   (void)state;
-  refused("expandable_segment:True", "unknown allocator setting \"expandable_segment\"");
+  refused("expandable_segment:True", "unknown allocator setting \"expandable_segment\"; did you mean expandable_segments?");
+  refused("foo:1", "unknown allocator setting \"foo\"");
   refused("max_split_size_mb=64", "allocator setting \"max_split_size_mb=64\": key and value are joined by \":\"");
   refused("max_split_size_mb:64 expandable_segments:True", "allocator setting max_split_size_mb: expected \",\", not \":\"");
   refused("max_split_size_mb:big", "allocator setting max_split_size_mb: \"big\" is not a whole number");
