@@ -16,13 +16,16 @@ extern "C" {
 /* ---- verbs --------------------------------------------------------------------------------------------------------------- */
 
 enum tn_verb_home { TN_HOME_NATIVE, TN_HOME_PYTHON }; /* who runs it: this program, or python3 -m tonnage */
-enum tn_verb_group { TN_GROUP_BEFORE, TN_GROUP_RUN, TN_GROUP_TOOLS, TN_GROUP_COUNT };
+enum tn_verb_group { TN_GROUP_BEFORE, TN_GROUP_RUN, TN_GROUP_AFTER, TN_GROUP_TOOLS, TN_GROUP_COUNT };
 
 /* id, name, home, group, least positional arguments, most (-1: any number), their names, summary */
 #define TN_VERBS(X)                                                                                                     \
   X(ESTIMATE, "estimate", PYTHON, BEFORE, 1, -1, "RECIPE [KEY=VALUE ...]", "Will it fit, and where do the bytes go?")   \
   X(PLAN, "plan", PYTHON, BEFORE, 1, -1, "RECIPE [KEY=VALUE ...]", "The cheapest change that makes it fit")             \
   X(FIT, "fit", PYTHON, RUN, 1, -1, "RECIPE [KEY=VALUE ...]", "Make it fit, and train")                                 \
+  X(EXPLAIN, "explain", NATIVE, AFTER, 0, 1, "[FILE]", "Why it ran out of memory, and what would have helped")       \
+  X(TUNE, "tune", NATIVE, AFTER, 1, 1, "FILE", "The allocator settings that would serve a recorded run best")             \
+  X(REPLAY, "replay", NATIVE, AFTER, 1, 1, "FILE", "A recorded run under the settings it had, or others")                 \
   X(CAPTURE, "capture", PYTHON, TOOLS, 1, -1, "RECIPE [KEY=VALUE ...]", "Write the trace of a training step to a file") \
   X(REPORT, "report", NATIVE, TOOLS, 1, 1, "TRACE", "The estimate of a captured trace")                                 \
   X(PROFILE, "profile", PYTHON, TOOLS, 0, 0, "", "Measure this machine's device into a small file")                     \
@@ -42,6 +45,7 @@ enum tn_verb {
   (TN_VERB_BIT(TN_VERB_ESTIMATE) | TN_VERB_BIT(TN_VERB_PLAN) | TN_VERB_BIT(TN_VERB_FIT) | TN_VERB_BIT(TN_VERB_CAPTURE) | \
    TN_VERB_BIT(TN_VERB_PROFILE))
 #define TN_VERBS_RECIPE (TN_VERBS_PYTHON & ~TN_VERB_BIT(TN_VERB_PROFILE))
+#define TN_VERBS_REPLAY (TN_VERB_BIT(TN_VERB_TUNE) | TN_VERB_BIT(TN_VERB_REPLAY))
 #define TN_VERBS_PLANNING (TN_VERB_BIT(TN_VERB_PLAN) | TN_VERB_BIT(TN_VERB_FIT))
 
 typedef struct tn_verb_info {
@@ -73,9 +77,15 @@ enum tn_option_kind {
 
 /* id, long name, short name or 0, kind, argument name, choices, default, environment, verbs, help */
 #define TN_OPTIONS(X)                                                                                                        \
+  X(ORDINAL, "device", 'd', TEXT, "N", NULL, NULL, NULL, TN_VERBS_REPLAY,                                                    \
+    "CUDA's number of the device; without it, the one with most entries")                                                    \
   X(DEVICE, "device", 'd', TEXT, "NAME", NULL, NULL, "TONNAGE_DEVICE",                                                       \
     TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT),                                                                           \
     "the card to train on: a profile's name (h200, a100-80, rtx4090, cpu) or its file; without it, the card at hand, or the trace's") \
+  X(CONF, "conf", 'c', TEXT, "STRING", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_REPLAY),                                        \
+    "settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; without it, the recorded ones")                                \
+  X(LIMIT, "limit", 'l', SIZE, "SIZE", NULL, NULL, NULL, TN_VERBS_REPLAY,                                                    \
+    "memory that the allocator may reserve (set_per_process_memory_fraction): 22GiB; without it, as far as the file tells")  \
   X(BUDGET, "budget", 'b', SIZE, "SIZE", NULL, NULL, "TONNAGE_BUDGET",                                                       \
     TN_VERBS_PLANNING | TN_VERB_BIT(TN_VERB_ESTIMATE) | TN_VERB_BIT(TN_VERB_REPORT),                                         \
     "device memory that the process may use, context included: 12GiB, 8GB, 0.5g; without it, what the card has")             \
@@ -90,7 +100,10 @@ enum tn_option_kind {
     "write the result to FILE: the plan, the trace or the profile")                                                          \
   X(TRACE, "trace", 0, FILE, "FILE", NULL, NULL, NULL, TN_VERBS_PLANNING | TN_VERB_BIT(TN_VERB_ESTIMATE),                    \
     "also write the captured trace to FILE")                                                                                 \
-  X(JSON, "json", 0, FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT),                            \
+  X(MESSAGE, "message", 'm', TEXT, "TEXT", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                   \
+    "explain this out-of-memory message")                                                                                    \
+  X(JSON, "json", 0, FLAG, NULL, NULL, NULL, NULL,                                                                           \
+    TN_VERBS_PYTHON | TN_VERBS_REPLAY | TN_VERB_BIT(TN_VERB_EXPLAIN) | TN_VERB_BIT(TN_VERB_REPORT),                          \
     "print JSON, sizes in bytes, instead of text")                                                                           \
   X(QUIET, "quiet", 'q', FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON, "no progress and no remarks on stderr")              \
   X(COLOR, "color", 0, CHOICE, "WHEN", "auto,always,never", "auto", "TONNAGE_COLOR",                                         \
