@@ -58,21 +58,24 @@ static void metal_free_set(tn__oom_account *out) {
   part_set(out, TN__OOM_PART_FREE, rest);
 }
 
+/* What a limit leaves of it; nothing is said when the message does not tell how much of the limit is taken. */
+static void limit_apply(const tn_oom *oom, tn__oom_account *out) {
+  enum tn_oom_reading held = knows(oom, TN_OOM_RESERVED) ? TN_OOM_RESERVED : TN_OOM_ALLOCATED;
+  if (oom->form == TN_OOM_FORM_MPS || !knows(oom, TN_OOM_ALLOWED) || !knows(oom, held)) return;
+  tn__span left = tn__span_sub(tn__span_of(oom, TN_OOM_ALLOWED), tn__span_of(oom, held));
+  if (left.mid < 0) left.mid = 0;
+  out->room_is_limit = !out->has_room || left.mid < out->room.mid;
+  out->room = out->has_room ? tn__span_min(out->room, left) : left;
+  out->has_room = 1;
+}
+
 /* What could still be had: what is free, or less under a limit. */
 static void room_set(const tn_oom *oom, tn__oom_account *out) {
   if (tn__oom_has(out, TN__OOM_PART_FREE)) {
     out->has_room = 1;
     out->room = out->parts[TN__OOM_PART_FREE];
   }
-  if (oom->form != TN_OOM_FORM_MPS && knows(oom, TN_OOM_ALLOWED)) {
-    enum tn_oom_reading held = knows(oom, TN_OOM_RESERVED) ? TN_OOM_RESERVED : TN_OOM_ALLOCATED;
-    tn__span left = tn__span_of(oom, TN_OOM_ALLOWED);
-    if (knows(oom, held)) left = tn__span_sub(left, tn__span_of(oom, held));
-    if (left.mid < 0) left.mid = 0;
-    out->room_is_limit = !out->has_room || left.mid < out->room.mid;
-    out->room = out->has_room ? tn__span_min(out->room, left) : left;
-    out->has_room = 1;
-  }
+  limit_apply(oom, out);
   if (out->has_room || !out->has_capacity || !tn__oom_has(out, TN__OOM_PART_LIVE)) return;
   out->room = tn__span_sub(out->capacity, parts_sum(out));
   if (out->room.mid < 0) out->room.mid = 0;

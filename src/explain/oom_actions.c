@@ -19,7 +19,7 @@ static tn__oom_action *add(tn__oom_verdict *v, enum tn__oom_action_id id, enum t
 /* Does giving that many bytes cover what was missing? */
 static enum tn__enough enough_for(const tn__oom_verdict *v, tn__span gives, int is_upto) {
   const tn__oom_account *a = &v->account;
-  if (!a->has_short) return TN__ENOUGH_UNKNOWN;
+  if (!a->has_short || a->short_by.mid <= 0) return TN__ENOUGH_UNKNOWN;
   if (tn__span_high(gives) < tn__span_low(a->short_by)) return TN__ENOUGH_NO;
   return is_upto || tn__span_low(gives) < tn__span_high(a->short_by) ? TN__ENOUGH_MAYBE : TN__ENOUGH_YES;
 }
@@ -47,9 +47,15 @@ static void limit_add(tn__oom_verdict *v) {
   }
   tn__span gives = a->parts[TN__OOM_PART_FREE];
   if (a->room_is_limit) gives = tn__span_sub(gives, a->room);
-  else if (knows(v->oom, TN_OOM_ALLOWED)) gives = (tn__span){0, 0}; /* it was not what bounded it */
+  else if (!is_cause(v, TN_OOM_CAUSE_LIMIT)) gives = (tn__span){0, 0}; /* it was not what bounded it */
   tn__oom_action *action = add_gives(v, TN__OOM_ACTION_LIMIT, gives, 0);
-  if (v->is_inferred) action->enough = TN__ENOUGH_YES;
+  if (is_cause(v, TN_OOM_CAUSE_LIMIT) && !a->room_is_limit) action->enough = TN__ENOUGH_YES;
+  if (!is_cause(v, TN_OOM_CAUSE_LIMIT)) action->enough = TN__ENOUGH_NO;
+}
+
+/* Was it the device's memory that was missing, and not a limit or something else? */
+static int is_device_short(const tn__oom_verdict *v) {
+  return !is_cause(v, TN_OOM_CAUSE_REFUSED) && !is_cause(v, TN_OOM_CAUSE_LIMIT) && !v->account.room_is_limit;
 }
 
 /* Processes that hold about as much as a context, and about as much as one another: ranks that touched this device before theirs. */
@@ -70,13 +76,14 @@ static void strays_find(tn__oom_verdict *v) {
     v->strays++;
     v->strays_sum = tn__span_add(v->strays_sum, (tn__span){used, (int64_t)process->used.slack});
   }
-  if (v->strays < 2) v->strays = 0;
+  if (v->strays < (oom->rank < 0 ? 3u : 2u)) v->strays = 0; /* two alone may be anybody's */
 }
 
 static void others_add(tn__oom_verdict *v) {
   const tn__oom_account *a = &v->account;
   if (v->oom->form == TN_OOM_FORM_MPS) return;
   strays_find(v);
+  if (!is_device_short(v)) v->strays = 0;
   if (v->strays) add_gives(v, TN__OOM_ACTION_STRAYS, v->strays_sum, 0);
   if (!tn__oom_has(a, TN__OOM_PART_OTHERS)) {
     if (is_cause(v, TN_OOM_CAUSE_OTHERS)) add(v, TN__OOM_ACTION_OTHERS, TN__ENOUGH_UNKNOWN);
@@ -85,13 +92,13 @@ static void others_add(tn__oom_verdict *v) {
   tn__span others = a->parts[TN__OOM_PART_OTHERS];
   if (v->strays && others.mid - v->strays_sum.mid < 64 * MIB) return; /* the same ones */
   tn__oom_action *action = add_gives(v, TN__OOM_ACTION_OTHERS, others, 0);
-  if (a->room_is_limit) action->enough = TN__ENOUGH_NO;
+  if (a->room_is_limit || is_cause(v, TN_OOM_CAUSE_LIMIT) || others.mid <= 0) action->enough = TN__ENOUGH_NO;
 }
 
 /* Memory that nothing in the message accounts for, beyond what a context and the driver need. */
 static void unseen_add(tn__oom_verdict *v) {
   int64_t unseen = tn__oom_held(&v->account, TN__OOM_PART_UNSEEN) - GIB;
-  if (unseen < GIB / 2 || v->account.room_is_limit) return;
+  if (unseen < GIB / 2 || !is_device_short(v)) return;
   add_gives(v, TN__OOM_ACTION_UNSEEN, (tn__span){unseen, v->account.parts[TN__OOM_PART_UNSEEN].slack}, 1);
 }
 
@@ -121,10 +128,11 @@ static void empty_cache_add(tn__oom_verdict *v) {
 }
 
 static void pools_add(tn__oom_verdict *v) {
-  if (tn__oom_held(&v->account, TN__OOM_PART_POOLS) > 0) add_gives(v, TN__OOM_ACTION_POOLS, v->account.parts[TN__OOM_PART_POOLS], 0);
+  if (tn__oom_held(&v->account, TN__OOM_PART_POOLS) > 0 && !is_cause(v, TN_OOM_CAUSE_REFUSED)) add_gives(v, TN__OOM_ACTION_POOLS, v->account.parts[TN__OOM_PART_POOLS], 0);
 }
 
 static void outside_add(tn__oom_verdict *v) {
+  if (!is_device_short(v)) return;
   if (v->oom->form == TN_OOM_FORM_MPS && tn__oom_held(&v->account, TN__OOM_PART_OTHERS) > 0) {
     add_gives(v, TN__OOM_ACTION_OUTSIDE, v->account.parts[TN__OOM_PART_OTHERS], 1);
     return;

@@ -42,13 +42,19 @@ static int is_plenty_free(const tn__oom_account *a) {
   return -a->short_by.mid > (floor > 64 * MIB ? floor : 64 * MIB);
 }
 
+/* Did this generation have limits, and leave them out of the message?  Those that Windows refuses have another reason. */
+static int may_hide_limit(const tn_oom *oom) {
+  int is_gpu = strcmp(oom->backend, "cuda") == 0 || strcmp(oom->backend, "hip") == 0;
+  if (oom->form != TN_OOM_FORM_CACHING || !is_gpu || tn__oom_is_old(oom) || oom->flags & TN_OOM_UNTOLD || knows(oom, TN_OOM_POOLS)) return 0;
+  return knows(oom, TN_OOM_RESERVED) && oom->sizes[TN_OOM_RESERVED].bytes;
+}
+
 /* A limit printed, or one that the message of torch 2.1 to 2.3 left out. */
 static int limit_find(const tn_oom *oom, const tn__oom_account *a, int *out_inferred) {
   if (a->room_is_limit && (!a->has_short || tn__span_high(a->short_by) >= 0)) return 1;
-  int may_be = oom->form == TN_OOM_FORM_CACHING && (strcmp(oom->backend, "cuda") == 0 || strcmp(oom->backend, "hip") == 0);
-  if (!may_be || knows(oom, TN_OOM_ALLOWED) || !a->has_short || a->room_is_bound || !is_plenty_free(a)) return 0;
-  if (!knows(oom, TN_OOM_RESERVED) || !oom->sizes[TN_OOM_RESERVED].bytes) return 0;
-  return *out_inferred = 1;
+  if (!a->has_short || a->room_is_bound || !is_plenty_free(a)) return 0;
+  if (oom->form == TN_OOM_FORM_CACHING && knows(oom, TN_OOM_ALLOWED) && !knows(oom, TN_OOM_RESERVED)) return 1;
+  return !knows(oom, TN_OOM_ALLOWED) && may_hide_limit(oom) ? *out_inferred = 1 : 0;
 }
 
 /* ---- who holds it -------------------------------------------------------------------------------------------------------- */

@@ -139,7 +139,7 @@ static const phrase phrases[] = {
     AFTER(TN_OOM_UNALLOCATED, "cached)"),
     AFTER(TN_OOM_POOLS, "allocatedinprivatepools"),
     AFTER(TN_OOM_ALLOWED, "allowed;"),
-    BEFORE(TN_OOM_ALLOWED, "maxallowed:"),
+    BEFORE(TN_OOM_ALLOWED, "allowed:"),
     BEFORE(TN_OOM_ALLOWED, "memoryfraction):"),
     BEFORE(TN_OOM_ALLOWED, "memoryfraction)"),
     BEFORE(TN_OOM_OTHERS, "otherallocations:"),
@@ -178,10 +178,11 @@ static int pid_read(const tn__squeezed *text, size_t at, uint64_t *out) {
   return 1;
 }
 
-int tn__oom_token_reading(const tn__squeezed *text, const tn__oom_token *token, int is_near, uint64_t *out_pid) {
+int tn__oom_token_reading(const tn__squeezed *text, const tn__oom_token *token, int is_near, uint64_t *out_pid, size_t *out_end) {
   for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++) {
     if (!phrase_fits(&phrases[i], text, token, is_near)) continue;
     if (phrases[i].reading == TN__OOM_READ_PROCESS && !pid_read(text, token->at, out_pid)) continue;
+    *out_end = token->end + (phrases[i].after ? strlen(phrases[i].after) : 0);
     return phrases[i].reading;
   }
   return TN__OOM_READ_NOTHING;

@@ -79,7 +79,8 @@ static int token_take(reader *r, const tn__oom_token *token) {
   int is_after = token->at >= r->head_end;
   int is_near = is_after && token->at <= r->last + GAP_NEAR && !tn__squeezed_breaks(r->text, r->last ? r->last - 1 : 0, token->at);
   uint64_t pid = 0;
-  int reading = tn__oom_token_reading(r->text, token, is_near, &pid);
+  size_t end = token->end;
+  int reading = tn__oom_token_reading(r->text, token, is_near, &pid, &end);
   if (reading == TN__OOM_READ_NOTHING) {
     if (is_after) r->pending++;
     return 1;
@@ -90,7 +91,7 @@ static int token_take(reader *r, const tn__oom_token *token) {
   r->out->unread += r->pending;
   r->pending = 0;
   r->any = 1;
-  if (token->end > r->last) r->last = token->end;
+  if (end > r->last) r->last = end;
   return 1;
 }
 
@@ -214,6 +215,7 @@ int tn__oom_read(const tn__squeezed *text, size_t from, size_t end, tn_oom *out,
   reader r = {.text = text, .head = at, .head_end = head_end, .last = head_end, .out = out};
   readings_take(&r, begin);
   size_t last = r.any ? r.last : head_end;
+  if (r.any && words_find(text, "cached)", last - 7, last) < last) out->flags |= TN_OOM_CACHED;
   kind_make(text, begin, last > stop ? last : stop, out);
   out->device = device_find(text, begin, last, out->backend);
   last = hints_take(text, last, out);

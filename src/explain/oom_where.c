@@ -125,6 +125,25 @@ static span base_name(span file) {
   return (span){file.text + at, file.len - at};
 }
 
+/* The length of the UTF-8 character at text, 0 when it is none. */
+static size_t utf8_len(const unsigned char *text) {
+  size_t len = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : text[0] >= 0xe0 && text[0] < 0xf0 ? 3 : text[0] >= 0xf0 && text[0] < 0xf5 ? 4 : 0;
+  for (size_t i = 1; i < len; i++)
+    if ((text[i] & 0xc0) != 0x80) return 0; /* the NUL at the end too */
+  int is_overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
+  int is_beyond = (text[0] == 0xed && text[1] > 0x9f) || (text[0] == 0xf4 && text[1] > 0x8f);
+  return is_overlong || is_beyond ? 0 : len;
+}
+
+/* A log may have any bytes in a name; reports and JSON have characters. */
+static void clean(char *text) {
+  for (unsigned char *at = (unsigned char *)text; *at;) {
+    size_t len = utf8_len(at);
+    if (!len || *at < ' ' || *at == 0x7f) *at = '?', len = 1;
+    at += len;
+  }
+}
+
 /* The innermost frame of the user's own code. */
 static void place_find(span in, char *out, size_t out_size) {
   static const char words[] = "File \"";
@@ -137,8 +156,7 @@ static void place_find(span in, char *out, size_t out_size) {
                    found.function.len ? found.function.text : "");
     break;
   }
-  for (; *out; out++)
-    if ((unsigned char)*out < ' ' || *out == 0x7f) *out = '?';
+  clean(out);
 }
 
 /* ---- the setting --------------------------------------------------------------------------------------------------------- */

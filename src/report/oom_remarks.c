@@ -62,7 +62,7 @@ static void expandable_why_not(tn_text *out, const tn__oom_verdict *v, const tn_
 }
 
 static void others_why_not(tn_text *out, const tn__oom_verdict *v, const tn__oom_action *action) {
-  if (v->account.room_is_limit) {
+  if (v->account.room_is_limit || v->cause == TN_OOM_CAUSE_LIMIT) {
     tn__text_add(out, "the limit counts only this process");
   } else if (action->gives.mid <= 0) {
     tn__text_add(out, "none is listed on the device");

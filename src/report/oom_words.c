@@ -66,6 +66,16 @@ static const char *conf_name(const tn_oom *oom) {
   return "PYTORCH_CUDA_ALLOC_CONF";
 }
 
+/* What lists a device's processes. */
+static const char *monitor_name(const tn_oom *oom) {
+  static const struct { const char *backend, *name; } names[] = {
+      {"hip", "rocm-smi --showpids"}, {"npu", "npu-smi info"}, {"mlu", "cnmon"}, {"musa", "mthreads-gmi"}, {"xpu", "xpu-smi ps"},
+  };
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(oom->backend, names[i].backend) == 0) return names[i].name;
+  return "nvidia-smi, and fuser -v /dev/nvidia* for those it does not list";
+}
+
 static const char *module_name(const tn_oom *oom) {
   static const char *const own[] = {"xpu", "npu", "mlu", "musa", "mps"};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -141,7 +151,7 @@ const char *tn__oom_words_part_note(const tn_oom *oom, int part) {
       [TN__OOM_PART_LIVE] = "allocated, rounded up",
       [TN__OOM_PART_PIECES] = "unallocated, between live blocks",
       [TN__OOM_PART_POOLS] = "unused, kept for CUDA graphs",
-      [TN__OOM_PART_OUTSIDE] = "this process: context, NCCL, libraries",
+      [TN__OOM_PART_OUTSIDE] = "context, NCCL, other libraries",
       [TN__OOM_PART_OTHERS] = "as the driver lists them",
       [TN__OOM_PART_UNSEEN] = "in no reading of the message",
       [TN__OOM_PART_FREE] = "",
@@ -257,7 +267,7 @@ static void do_limit(tn_text *out, const tn__oom_verdict *v) {
   const tn__oom_account *a = &v->account;
   int64_t need = (int64_t)v->oom->sizes[TN_OOM_RESERVED].bytes + a->asked.mid;
   tn__text_add(out, "raise the limit");
-  if (!a->has_asked) tn__text_printf(out, ": torch.%s.set_per_process_memory_fraction(1.0)", module_name(v->oom));
+  if (!a->has_asked || (!v->is_inferred && !knows(v->oom, TN_OOM_RESERVED))) tn__text_printf(out, ": torch.%s.set_per_process_memory_fraction(1.0)", module_name(v->oom));
   else if (v->is_inferred) tn__text_add(out, " (set_per_process_memory_fraction, or what calls it)");
   else {
     tn__text_add(out, " to ");
@@ -349,6 +359,10 @@ void tn__oom_words_do(tn_text *out, const tn__oom_verdict *v) {
   }
   switch (v->cause) {
     case TN_OOM_CAUSE_REFUSED:
+      if (v->oom->flags & TN_OOM_UNTOLD) {
+        tn__text_add(out, "raise what Windows or WSL allows: a larger page file, or memory= in .wslconfig.");
+        break;
+      }
       tn__text_add(out, v->account.room_is_bound || strcmp(v->oom->backend, "xpu") == 0
                             ? "ask for less at once: a device may bound one allocation, and others hold the rest."
                             : "run it again alone on the device: the memory was taken, or given back, at that moment.");
@@ -378,11 +392,10 @@ void tn__oom_words_command(tn_text *out, const tn__oom_verdict *v, const tn__oom
       tn__text_printf(out, "torch.%s.set_device(local_rank) before anything else touches the device, in every rank", module_name(oom));
       break;
     case TN__OOM_ACTION_OTHERS:
-      if (strcmp(oom->backend, "cuda") == 0) tn__text_add(out, "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv");
+      tn__text_add(out, strcmp(oom->backend, "cuda") == 0 ? "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv" : monitor_name(oom));
       break;
     case TN__OOM_ACTION_UNSEEN:
-      tn__text_add(out, strcmp(oom->backend, "cuda") == 0 ? "nvidia-smi, and fuser -v /dev/nvidia* for those it does not list: who else is on the device?"
-                                                          : "see the device's own tool: who else is on it?");
+      tn__text_printf(out, "%s: who else is on the device?", monitor_name(oom));
       break;
     case TN__OOM_ACTION_EXPANDABLE:
       tn__text_printf(out, "%s=expandable_segments:True", conf_name(oom));

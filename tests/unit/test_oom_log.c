@@ -139,6 +139,23 @@ static void moments(void **state) {
   }
 }
 
+/* A log may be in any encoding; a report is not. */
+static void place_is_utf8(void **state) {
+  (void)state;
+  static const struct { const char *file, *place; } cases[] = {
+      {"tr\xc3\xa4in.py", "tr\xc3\xa4in.py:3 in main"},     {"tr\xe4in.py", "tr?in.py:3 in main"},      {"\xe2\x82\xac.py", "\xe2\x82\xac.py:3 in main"},
+      {"\xc0\xaf.py", "??.py:3 in main"},               {"\xed\xa0\x80.py", "???.py:3 in main"}, {"\xf4\x90\x80\x80.py", "????.py:3 in main"},
+      {"a\tb.py", "a?b.py:3 in main"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[200];
+    snprintf(text, sizeof text, "Traceback (most recent call last):\n  File \"%s\", line 3, in main\nCUDA error: out of memory\n", cases[i].file);
+    reading r = read_text(text);
+    assert_string_equal(chosen(&r)->place, cases[i].place);
+    tn_oom_log_free(r.log);
+  }
+}
+
 static void setting_but_not_advice(void **state) {
   (void)state;
   reading on = read_text("+ PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py\n" HEAD "2.00" TAIL
@@ -265,6 +282,7 @@ int main(void) {
       cmocka_unit_test(repeated_without_its_rank),   cmocka_unit_test(the_last_one_that_has_numbers),
       cmocka_unit_test(a_hard_error_before_a_soft_one), cmocka_unit_test(traceback_of_its_own_rank),
       cmocka_unit_test(moments),                     cmocka_unit_test(setting_but_not_advice),
+      cmocka_unit_test(place_is_utf8),
       cmocka_unit_test(pieces_of_any_size),          cmocka_unit_test(one_line_of_three_megabytes),
       cmocka_unit_test(more_messages_than_are_kept), cmocka_unit_test(empty_and_binary),
       cmocka_unit_test(out_of_host_memory),

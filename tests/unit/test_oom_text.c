@@ -338,6 +338,17 @@ static void same_readings(const tn_oom *a, const tn_oom *b, const char *what) {
     if (a->known >> i & 1 && a->sizes[i].bytes != b->sizes[i].bytes) fail_msg("%s: reading %d", what, i);
 }
 
+static size_t count_of(const char *text) {
+  tn_oom_log *log = NULL;
+  size_t count = 0;
+  assert_int_equal(tn_oom_log_new(&log), TN_OK);
+  assert_int_equal(tn_oom_log_add(log, text, strlen(text)), TN_OK);
+  assert_int_equal(tn_oom_log_end(log), TN_OK);
+  (void)tn_oom_log_messages(log, &count, NULL);
+  tn_oom_log_free(log);
+  return count;
+}
+
 /* At any column, in the middle of words and numbers too, with what a log puts before every line. */
 static void wrapped_at_any_column(void **state) {
   (void)state;
@@ -356,6 +367,7 @@ static void wrapped_at_any_column(void **state) {
       char what[80];
       snprintf(what, sizeof what, "width %d, prefix \"%s\"", (int)width, prefixes[p]);
       same_readings(&whole, &oom, what);
+      if (count_of(text) != 1) fail_msg("%s: %d messages", what, (int)count_of(text)); /* its end was taken for another */
     }
   }
 }

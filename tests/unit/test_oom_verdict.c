@@ -211,6 +211,31 @@ static void limit_that_is_not_printed(void **state) {
   assert_true(v.is_inferred);
 }
 
+/* Older ones had none, or printed it; and Windows refuses for reasons of its own. */
+static void limit_that_cannot_be(void **state) {
+  (void)state;
+  static const char old[] = "CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity; 8.57 MiB already allocated; 9.28 GiB free; 4.68 MiB cached)";
+  tn_oom oom;
+  assert_int_equal(tn_oom_parse(old, strlen(old), &oom, NULL), TN_OK);
+  assert_int_equal(tn_oom_cause(&oom), TN_OOM_CAUSE_REFUSED);
+  tn_oom windows = message(&(numbers){.asked = "20.00 MiB", .total = "23.99 GiB", .free = "7.72 GiB", .self = "17179869184.00 GiB", .allocated = "14.41 GiB", .unallocated = "257.93 MiB"});
+  assert_int_equal(tn_oom_cause(&windows), TN_OOM_CAUSE_REFUSED);
+}
+
+/* How much of the limit was taken is not told; that the device had plenty is. */
+static void limit_in_a_message_that_is_cut(void **state) {
+  (void)state;
+  static const char cut[] = "CUDA out of memory. Tried to allocate 48.00 MiB.\nGPU 0 has a total capacity of 22.04 GiB of which 11.78 GiB is free.\nThis process has 10.25 GiB memory in "
+                            "use. 10.00 GiB allowed; ...";
+  tn_oom oom;
+  assert_int_equal(tn_oom_parse(cut, strlen(cut), &oom, NULL), TN_OK);
+  tn__oom_verdict v;
+  tn__oom_verdict_make(&oom, &v);
+  cause_is(&v, TN_OOM_CAUSE_LIMIT);
+  assert_false(v.is_inferred);
+  assert_int_equal(enough_of(&v, TN__OOM_ACTION_LIMIT), TN__ENOUGH_YES);
+}
+
 static void refused_with_enough_free(void **state) {
   (void)state;
   tn_oom close = message(&(numbers){.asked = "246.00 MiB", .total = "31.75 GiB", .free = "460.38 MiB", .allocated = "26.00 GiB", .unallocated = "1.88 GiB"});
@@ -344,6 +369,8 @@ int main(void) {
       cmocka_unit_test(printed_limit),
       cmocka_unit_test(a_limit_that_was_not_reached),
       cmocka_unit_test(limit_that_is_not_printed),
+      cmocka_unit_test(limit_that_cannot_be),
+      cmocka_unit_test(limit_in_a_message_that_is_cut),
       cmocka_unit_test(refused_with_enough_free),
       cmocka_unit_test(too_large_for_the_device),
       cmocka_unit_test(private_pools),
