@@ -6,7 +6,7 @@
 
 #define ROW(form, soft, word, words, backend, name) {words, TN_OOM_FORM_##form, soft, word, backend, name}
 
-/* What tells most comes first.  A message has several of these, as "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate". */
+/* What tells most comes first.  A message has several of these: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate". */
 static const tn__oom_head heads[] = {
     ROW(SIZE, 0, 0, "triedtoallocatemorethan1eb", NULL, NULL),
     ROW(ASYNC, 0, 0, "wouldexceedallowedmemory", NULL, NULL),
@@ -45,8 +45,10 @@ static const tn__oom_head heads[] = {
     ROW(COLLECTIVE, 0, 0, "nccloutofmemory", "cuda", "NCCL"),
     ROW(LIBRARY, 0, 0, "cublas_status_alloc_failed", "cuda", "CUBLAS_STATUS_ALLOC_FAILED"),
     ROW(LIBRARY, 0, 0, "cudnn_status_alloc_failed", "cuda", "CUDNN_STATUS_ALLOC_FAILED"),
-    ROW(HOST, 0, 0, "cudnn_status_internal_error_host_allocation_failed", "cpu", "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"),
-    ROW(LIBRARY, 0, 0, "cudnn_status_internal_error_device_allocation_failed", "cuda", "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+    ROW(HOST, 0, 0, "cudnn_status_internal_error_host_allocation_failed", "cpu",
+        "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"),
+    ROW(LIBRARY, 0, 0, "cudnn_status_internal_error_device_allocation_failed", "cuda",
+        "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
     ROW(LIBRARY, 0, 0, "cusolver_status_alloc_failed", "cuda", "CUSOLVER_STATUS_ALLOC_FAILED"),
     ROW(LIBRARY, 0, 0, "cusparse_status_alloc_failed", "cuda", "CUSPARSE_STATUS_ALLOC_FAILED"),
     ROW(LIBRARY, 0, 0, "cusparse_status_insufficient_resources", "cuda", "CUSPARSE_STATUS_INSUFFICIENT_RESOURCES"),
@@ -173,7 +175,9 @@ const tn__oom_head *tn__oom_head_best(const tn__squeezed *text, size_t from, siz
 }
 
 /* Words that stand before "out of memory", and what they mean. */
-static const struct { const char *word, *backend; } backends[] = {
+static const struct {
+  const char *word, *backend;
+} backends[] = {
     {"cuda", "cuda"}, {"hip", "hip"}, {"xpu", "xpu"}, {"dpcpp", "xpu"}, {"mpsbackend", "mps"},
 };
 
@@ -181,7 +185,8 @@ static const struct { const char *word, *backend; } backends[] = {
 static void capitals_copy(const tn__squeezed *text, size_t at, char *out, size_t out_size) {
   size_t end = text->at[at], begin;
   while (end > 0 && text->from[end - 1] == ' ') end--;
-  for (begin = end; begin > 0 && text->from[begin - 1] >= 'A' && text->from[begin - 1] <= 'Z'; begin--) {}
+  for (begin = end; begin > 0 && text->from[begin - 1] >= 'A' && text->from[begin - 1] <= 'Z'; begin--) {
+  }
   size_t len = end - begin;
   int is_whole = begin == 0 || !((text->from[begin - 1] >= 'a' && text->from[begin - 1] <= 'z') || text->from[begin - 1] == '_');
   if (len < 2 || len >= out_size || !is_whole || (len == 5 && memcmp(text->from + begin, "ERROR", 5) == 0)) return;

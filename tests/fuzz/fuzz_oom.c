@@ -1,5 +1,5 @@
-/* Out-of-memory messages: any bytes, in pieces of any size.  No crash, the same messages however they arrive, a report of at most 100
- * columns, JSON that is JSON. */
+/* Out-of-memory messages: any bytes, in pieces of any size.  No crash, the same messages however they arrive, a report of at most
+ * 100 columns, JSON that is JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,9 @@ static tn_oom_log *read_pieces(const char *text, size_t len, size_t piece) {
 
 static void check_message(const tn_oom *oom, size_t size) {
   if (oom->form >= TN_OOM_FORM_COUNT || oom->offset >= size || !oom->line || !oom->repeats) abort();
-  if (!memchr(oom->backend, 0, sizeof oom->backend) || !memchr(oom->name, 0, sizeof oom->name) || !memchr(oom->place, 0, sizeof oom->place)) abort();
+  if (!memchr(oom->backend, 0, sizeof oom->backend) || !memchr(oom->name, 0, sizeof oom->name) ||
+      !memchr(oom->place, 0, sizeof oom->place))
+    abort();
   if (oom->derived & ~oom->known) abort();
   int cause = tn_oom_cause(oom);
   if (cause < 0 || cause >= TN_OOM_CAUSE_COUNT) abort();
@@ -49,8 +51,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   for (int json = 0; json < 2 && count; json++) {
     char *text = NULL;
     if (tn_report_oom(messages, count, chosen, json, &text)) abort();
-    if (json) check_json(text);
-    else check_text(text);
+    if (json)
+      check_json(text);
+    else
+      check_text(text);
     tn_text_free(text);
   }
   tn_oom_log_free(log);
