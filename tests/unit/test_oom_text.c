@@ -367,6 +367,12 @@ static void disguised(void **state) {
       {"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2147483648 bytes.", TN_OOM_FORM_DRIVER, "xla", 0},
       {"Could not allocate tensor with 1048576 bytes. There is not enough GPU video memory available!", TN_OOM_FORM_DRIVER,
        "directml", 0},
+      {"NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at \"CUDACachingAllocator.cpp\":963", TN_OOM_FORM_ASSERT,
+       "cuda", 0},
+      {"RESOURCE_EXHAUSTED: Out of memory allocating 1234 bytes.", TN_OOM_FORM_DRIVER, "xla", 0},
+      {"RuntimeError: no valid convolution algorithms available in CuDNN", TN_OOM_FORM_LIBRARY, "cuda", 1},
+      {"Native API returns: -4 (PI_ERROR_MEM_OBJECT_ALLOCATION_FAILURE)", TN_OOM_FORM_DRIVER, "xpu", 0},
+      {"EL0004: Failed to allocate memory.", TN_OOM_FORM_DRIVER, "npu", 0},
       {"CUDA OOM in trainer.evaluate()", TN_OOM_FORM_BARE, "", 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
