@@ -230,6 +230,15 @@ static void runtime_remark(tn_text *out, const tn__oom_report *report) {
   tn__text_add(out, " for the GPU, the runtime shows PyTorch only a part of it, as on an integrated GPU.");
 }
 
+/* Of a process that the kernel ended. */
+static void killed_remark(tn_text *out, const tn__oom_report *report) {
+  const tn_oom *oom = report->verdict.oom;
+  if (oom->form != TN_OOM_FORM_KILLED || !knows(oom, TN_OOM_ALLOCATED)) return;
+  tn__text_add(out, "The process that was ended held ");
+  tn__text_size(out, oom->sizes[TN_OOM_ALLOCATED].bytes);
+  tn__text_add(out, " of the machine's memory (anon-rss).");
+}
+
 static void hint_remark(tn_text *out, const tn__oom_report *report) {
   const tn_oom *oom = report->verdict.oom;
   if (!(oom->flags & (TN_OOM_HINT_SPLIT | TN_OOM_HINT_EXPANDABLE)) || report->verdict.cause == TN_OOM_CAUSE_FRAGMENTED) return;
@@ -255,8 +264,8 @@ static void whole_remark(tn_text *out, const tn__oom_report *report) {
 
 int tn__oom_words_remark(tn_text *out, const tn__oom_report *report, int number) {
   static void (*const remarks[])(tn_text *, const tn__oom_report *) = {
-      place_remark, found_remark,  rounding_remark, shortage_remark, self_remark,   untold_remark, over_remark,  process_remark,
-      pools_remark, unseen_remark, refused_remark,  runtime_remark,  driver_remark, hint_remark,   whole_remark,
+      place_remark, found_remark,  rounding_remark, shortage_remark, self_remark,   untold_remark, over_remark, process_remark,
+      pools_remark, unseen_remark, refused_remark,  runtime_remark,  driver_remark, killed_remark, hint_remark, whole_remark,
   };
   if (number < 0 || (size_t)number >= sizeof remarks / sizeof *remarks) return 0;
   remarks[number](out, report);

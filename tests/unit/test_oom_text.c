@@ -461,7 +461,7 @@ static void wrapped_at_any_column(void **state) {
     for (size_t p = 0; p < sizeof prefixes / sizeof *prefixes; p++) {
       char text[16384];
       size_t len = 0;
-      for (size_t at = 0; newest[at]; at += width) {
+      for (size_t at = 0; at < strlen(newest); at += width) {
         size_t part = strlen(newest + at) < width ? strlen(newest + at) : width;
         len += (size_t)snprintf(text + len, sizeof text - len, "%s%.*s\n", prefixes[p], (int)part, newest + at);
       }
