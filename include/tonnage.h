@@ -749,15 +749,15 @@ typedef struct tn_oom {
  * TN_ENOENT: there is none. */
 TN_API int tn_oom_parse(const char *text, size_t len, tn_oom *out, tn_error *err);
 
-/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, of which there may be many more in the log. */
+/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, and counts how often each comes. */
 typedef struct tn_oom_log tn_oom_log;
 
 TN_API int tn_oom_log_new(tn_oom_log **out);
 TN_API void tn_oom_log_free(tn_oom_log *log); /* NULL is legal */
 TN_API int tn_oom_log_add(tn_oom_log *log, const char *bytes, size_t len);
 TN_API int tn_oom_log_end(tn_oom_log *log); /* no more pieces; needed before the messages are read */
-/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best kind
- * there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
+/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best
+ * kind there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
 TN_API const tn_oom *tn_oom_log_messages(const tn_oom_log *log, size_t *out_count, size_t *out_chosen);
 
 TN_API int tn_oom_cause(const tn_oom *oom); /* tn_oom_cause */
