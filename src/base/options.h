@@ -16,13 +16,14 @@ extern "C" {
 /* ---- verbs --------------------------------------------------------------------------------------------------------------- */
 
 enum tn_verb_home { TN_HOME_NATIVE, TN_HOME_PYTHON }; /* who runs it: this program, or python3 -m tonnage */
-enum tn_verb_group { TN_GROUP_BEFORE, TN_GROUP_RUN, TN_GROUP_TOOLS, TN_GROUP_COUNT };
+enum tn_verb_group { TN_GROUP_BEFORE, TN_GROUP_RUN, TN_GROUP_AFTER, TN_GROUP_TOOLS, TN_GROUP_COUNT };
 
 /* id, name, home, group, least positional arguments, most (-1: any number), their names, summary */
 #define TN_VERBS(X)                                                                                                     \
   X(ESTIMATE, "estimate", PYTHON, BEFORE, 1, -1, "RECIPE [KEY=VALUE ...]", "Will it fit, and where do the bytes go?")   \
   X(PLAN, "plan", PYTHON, BEFORE, 1, -1, "RECIPE [KEY=VALUE ...]", "The cheapest change that makes it fit")             \
   X(FIT, "fit", PYTHON, RUN, 1, -1, "RECIPE [KEY=VALUE ...]", "Make it fit, and train")                                 \
+  X(EXPLAIN, "explain", NATIVE, AFTER, 0, 1, "[FILE]", "Why it ran out of memory, and what would have helped")       \
   X(CAPTURE, "capture", PYTHON, TOOLS, 1, -1, "RECIPE [KEY=VALUE ...]", "Write the trace of a training step to a file") \
   X(REPORT, "report", NATIVE, TOOLS, 1, 1, "TRACE", "The estimate of a captured trace")                                 \
   X(PROFILE, "profile", PYTHON, TOOLS, 0, 0, "", "Measure this machine's device into a small file")                     \
@@ -90,7 +91,9 @@ enum tn_option_kind {
     "write the result to FILE: the plan, the trace or the profile")                                                          \
   X(TRACE, "trace", 0, FILE, "FILE", NULL, NULL, NULL, TN_VERBS_PLANNING | TN_VERB_BIT(TN_VERB_ESTIMATE),                    \
     "also write the captured trace to FILE")                                                                                 \
-  X(JSON, "json", 0, FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT),                            \
+  X(MESSAGE, "message", 'm', TEXT, "TEXT", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                   \
+    "explain this out-of-memory message")                                                                                    \
+  X(JSON, "json", 0, FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_EXPLAIN) | TN_VERB_BIT(TN_VERB_REPORT), \
     "print JSON, sizes in bytes, instead of text")                                                                           \
   X(QUIET, "quiet", 'q', FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON, "no progress and no remarks on stderr")              \
   X(COLOR, "color", 0, CHOICE, "WHEN", "auto,always,never", "auto", "TONNAGE_COLOR",                                         \
