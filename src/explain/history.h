@@ -18,7 +18,7 @@ extern "C" {
 
 enum {
   TN__SPAN_HAS_END = 1 << 0,  /* it is among the final blocks: bytes is what the file says */
-  TN__SPAN_ODD = 1 << 1,      /* the file contradicts itself about this block: its sizes are a guess */
+  TN__SPAN_ODD = 1 << 1,      /* the file contradicts itself about this block; if its end is not recorded, it counts 0 bytes */
   TN__SPAN_LABELLED = 1 << 2  /* the category is the file's, not inferred */
 };
 
@@ -49,8 +49,7 @@ typedef struct tn__history {
   const tn_device *device;
   const tn_entry *entries; /* of the device */
   uint32_t entry_count;
-  uint32_t odd_count;      /* entries that contradict the others or the final segments, and were passed over */
-  uint64_t large_segment_bytes; /* large_segment_size of the setting */
+  uint32_t odd_count;      /* contradictions among entries, or between them and the final segments */
   tn_vec spans;            /* tn__span; those from before the history first, then in the order of allocation */
   uint32_t before_count;   /* how many of them were there before the history */
   uint32_t *span_of;       /* by entry: the span that ALLOC, FREE_REQUESTED, FREE_COMPLETED speaks of; TN_NONE */
