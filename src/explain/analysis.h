@@ -52,11 +52,11 @@ typedef struct tn__pin {
 
 /* ---- what it is ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct tn__stack_row { /* allocated bytes of one group of equal stacks at a moment */
+typedef struct tn__stack_row { /* allocated bytes of one group of equal stacks and one category at a moment */
   uint32_t stack;    /* group; TN_NONE: no stack was recorded */
   uint32_t blocks;
   uint64_t bytes;
-  uint8_t category;  /* of most of the bytes */
+  uint8_t category;
   uint8_t reserved[7];
 } tn__stack_row;
 
@@ -71,7 +71,8 @@ typedef struct tn__composition {
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
 
-enum tn__steps_from { TN__STEPS_NONE, TN__STEPS_ANNOTATED, TN__STEPS_PERIODIC };
+/* annotations; runs of the optimizer or of backward; an allocation that comes again and again */
+enum tn__steps_from { TN__STEPS_NONE, TN__STEPS_ANNOTATED, TN__STEPS_PHASES, TN__STEPS_PERIODIC };
 
 typedef struct tn__step {
   uint32_t begin, end;       /* moments; steps do not overlap, and lie in order */
