@@ -25,6 +25,7 @@ static uint64_t whole_pages(const tn__layout_segment *segment, const tn__hole *h
 enum tn__part tn__hole_part(const tn__layout *layout, const tn__hole *hole, uint32_t stream, uint64_t *out_idle) {
   const tn__layout_segment *segment = segment_at(layout, hole->segment);
   *out_idle = 0;
+  if (segment->flags & TN_SEGMENT_UNTILED) return TN__PART_UNKNOWN;
   if (segment->pool != 0) return TN__PART_PRIVATE_POOLS;
   if (segment->live_bytes == 0) return TN__PART_IDLE;
   if (segment->flags & TN_SEGMENT_EXPANDABLE) *out_idle = whole_pages(segment, hole);
@@ -37,7 +38,7 @@ static void account_hole(tn__accounting *a, const tn__layout *layout, const tn__
   enum tn__part part = tn__hole_part(layout, hole, stream, &idle);
   a->part[part] += hole->bytes - idle;
   a->part[TN__PART_IDLE] += idle;
-  if (segment->pool != 0 || segment->stream != stream) return;
+  if (segment->pool != 0 || segment->stream != stream || part == TN__PART_UNKNOWN) return;
   uint64_t *largest = segment->flags & TN_SEGMENT_SMALL ? &a->largest_hole_small_bytes : &a->largest_hole_bytes;
   if (hole->bytes > *largest) *largest = hole->bytes;
 }
@@ -60,7 +61,7 @@ void tn__account(tn__accounting *accounting, const tn__layout *layout, tn__level
   for (size_t i = 0; i < layout->segments.count; i++) accounting->idle_segments += segment_at(layout, (uint32_t)i)->live_bytes == 0;
   uint64_t sum = 0;
   for (int part = 0; part < TN__PART_COUNT; part++) sum += accounting->part[part];
-  if (level.reserved_bytes > sum) accounting->part[TN__PART_UNKNOWN] = level.reserved_bytes - sum;
+  if (level.reserved_bytes > sum) accounting->part[TN__PART_UNKNOWN] += level.reserved_bytes - sum;
   if (level.reserved_bytes < sum) accounting->level.reserved_bytes = sum;
 }
 

@@ -24,7 +24,8 @@ static const rule python_rules[] = {
     {TN__CUE_PARAMETER, "torch/nn/modules/", EXACT, "__init__"},
     {TN__CUE_PARAMETER, "torch/nn/modules/", EXACT, "reset_parameters"},
     {TN__CUE_PARAMETER, "torch/nn/parameter.py", EXACT, NULL},
-    {TN__CUE_PARAMETER, "torch/_tensor.py", EXACT, "__deepcopy__"},
+    {TN__CUE_PARAMETER | TN__CUE_COPY, "torch/_tensor.py", EXACT, "__deepcopy__"},
+    {TN__CUE_COPY, "torch/nn/parameter.py", EXACT, "__deepcopy__"},
     {TN__CUE_PARAMETER, "torch/serialization.py", EXACT, NULL},
     {TN__CUE_PARAMETER, "safetensors/", EXACT, NULL},
     {TN__CUE_PARAMETER, NULL, EXACT, "load_state_dict"},
@@ -70,6 +71,8 @@ static const rule python_rules[] = {
     {TN__CUE_GRAPH, "torch/cuda/graphs.py", EXACT, NULL},
     {TN__CUE_GRAPH, "cudagraph_trees", EXACT, NULL},
     {TN__CUE_INIT, NULL, EXACT, "__init__"},
+    {TN__CUE_EMPTY_CACHE, "torch/cuda/", EXACT, "empty_cache"},
+    {TN__CUE_ATTENTION, "torch/nn/functional.py", CONTAINS, "attention"},
     {TN__CUE_NO_GRAD, "torch/utils/_contextlib.py", EXACT, "decorate_context"},
     {TN__CUE_NO_GRAD, "torch/autograd/grad_mode.py", EXACT, NULL},
     {TN__CUE_EVAL, NULL, PREFIX, "eval"},
@@ -89,6 +92,7 @@ static const rule cpp_rules[] = {
     {TN__CUE_BACKWARD, NULL, CONTAINS, "torch::autograd::generated::"},
     {TN__CUE_BACKWARD, NULL, CONTAINS, "torch::autograd::Node::operator()"},
     {TN__CUE_BACKWARD | TN__CUE_ACCUMULATE, NULL, CONTAINS, "torch::autograd::AccumulateGrad"},
+    {TN__CUE_EMPTY_CACHE, NULL, CONTAINS, "emptyCache"},
     {TN__CUE_WORKSPACE, NULL, CONTAINS, "Workspace"},
     {TN__CUE_WORKSPACE, NULL, CONTAINS, "CUDABlasHandle"},
     {TN__CUE_COMMUNICATION, NULL, CONTAINS, "c10d::"},
@@ -166,7 +170,7 @@ uint32_t tn__frame_cues(const char *file, const char *function) {
   int torch = is_torch(file);
   for (size_t i = 0; i < sizeof python_rules / sizeof *python_rules; i++) {
     const rule *r = &python_rules[i];
-    if (r->file ? !path_has(file, r->file) : torch && r->cues != TN__CUE_BACKWARD && r->cues != TN__CUE_PARAMETER) continue;
+    if (r->file ? !path_has(file, r->file) : torch && !(r->cues & (TN__CUE_BACKWARD | TN__CUE_PARAMETER))) continue;
     if (function_matches(r, function)) cues |= r->cues;
   }
   return cues;

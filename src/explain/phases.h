@@ -11,18 +11,6 @@
 extern "C" {
 #endif
 
-/* A run: entries of one phase in a row. */
-typedef struct tn__run {
-  uint32_t begin; /* its first entry */
-  uint32_t phase; /* tn_phase */
-} tn__run;
-
-typedef struct tn__phases {
-  tn_vec runs; /* tn__run; the first begins at entry 0; empty when there are no entries */
-  uint32_t has_stacks; /* 0: no entry has frames, and every phase is OTHER */
-  uint32_t has_backward, has_optimizer;
-} tn__phases;
-
 /* Fills phases, and phase and category of every span.  Deinit in any case. */
 int tn__phases_init(tn__phases *phases, tn__history *history, const tn__stacks *stacks);
 void tn__phases_deinit(tn__phases *phases);

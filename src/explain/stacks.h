@@ -13,7 +13,7 @@ extern "C" {
 /* Bit, name: what a stack's frames show.  See cues.c for the frames. */
 #define TN__CUES(X)                                                                                                    \
   X(MODULE) X(LOSS) X(BACKWARD) X(OPTIMIZER) X(STATE) X(PARAMETER) X(INPUT) X(WORKSPACE) X(COMMUNICATION) X(GRAPH)      \
-  X(RECOMPUTE) X(EVAL) X(NO_GRAD) X(ATTENTION) X(ACCUMULATE) X(CLIP) X(ZERO_GRAD) X(INIT) X(PYTHON) X(CPP)
+  X(RECOMPUTE) X(EVAL) X(NO_GRAD) X(ATTENTION) X(ACCUMULATE) X(CLIP) X(ZERO_GRAD) X(INIT) X(EMPTY_CACHE) X(COPY) X(PYTHON) X(CPP)
 enum {
 #define TN__CUE_AT(name) TN__CUE_AT_##name,
   TN__CUES(TN__CUE_AT)
