@@ -83,7 +83,7 @@ typedef struct pins {
 
 static int pin_add(pins *p, uint32_t number, uint64_t free_bytes) {
   const tn__span *span = &TN__SPANS(p->history)[number];
-  uint32_t group = span->stack < p->stacks->count ? p->stacks->group[span->stack] : TN_NONE;
+  uint32_t group = tn__span_group(p->stacks, span);
   uint32_t at = tn__map_get(&p->by_stack, group);
   if (at == TN_NONE) {
     at = (uint32_t)p->rows->count;

@@ -47,7 +47,7 @@ int tn__composition_init(tn__composition *composition, const tn__history *histor
     if (span->alloc != TN_NONE && span->alloc >= moment) break; /* in the order of allocation */
     if (!span->bytes || !tn__span_is_active(span, moment)) continue;
     composition->level.active_bytes += span->bytes;
-    if (tn__span_is_allocated(span, moment)) rc = span_add(&s, span, tn__stacks_group(stacks, span->stack));
+    if (tn__span_is_allocated(span, moment)) rc = span_add(&s, span, tn__span_group(stacks, span));
   }
   tn__map_deinit(&s.by_key);
   if (!rc && composition->rows.count) qsort(composition->rows.data, composition->rows.count, sizeof(tn__stack_row), row_compare);

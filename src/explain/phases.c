@@ -356,6 +356,7 @@ int tn__phases_init(tn__phases *phases, tn__history *history, const tn__stacks *
   tn__vec_init(&phases->runs, sizeof(tn__run));
   reading r = reading_of(history, stacks);
   phases->has_stacks = (uint32_t)r.has_stacks;
+  phases->bare_is_backward = (uint32_t)r.bare_is_backward;
   TN_TRY(runs_find(phases, history, stacks, &r));
   return categories_find(phases, history, stacks);
 }
