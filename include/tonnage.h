@@ -368,6 +368,9 @@ TN_API int tn_caching_alloc(tn_caching *caching, uint64_t bytes, uint32_t stream
 TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
+/* The smallest limit_bytes under which no allocation so far, since tn_caching_reset_peaks(), would have gone through the retry chain.
+ * With expandable segments it can be above the reserved peak: the limit is tested as if a request never grew a free block. */
+TN_API uint64_t tn_caching_limit_needed(const tn_caching *caching);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
 /* Visits free and live blocks in address order; live is 0 or 1, requested is 0 for free blocks. */
@@ -403,6 +406,7 @@ typedef struct tn_peak { /* what a trace needs, replayed through the caching mod
   uint32_t event;                          /* and its place in the event table */
   uint32_t step;                           /* step of the peak */
   uint32_t oom;                            /* 1: a limit was given and exceeded */
+  uint64_t limit_needed_bytes;             /* smallest limit under which no allocation has to retry; at least reserved_bytes */
 } tn_peak;
 
 typedef struct tn_estimate_options {
@@ -470,17 +474,26 @@ typedef struct tn_plan_options {
   uint32_t keep_all;            /* 1: rebuild nothing, only say what it takes */
 } tn_plan_options;
 
+/* How long a row of ops takes: started by the host one after the other, run by the device as they come. */
+typedef struct tn_span {
+  double host_s;   /* of the host, for starting them */
+  double device_s; /* of the device, for running them */
+  double length_s; /* from the first one's start on the host to the last one's end on the device, from an idle start */
+} tn_span;
+
 typedef struct tn_plan_result {
   int32_t fits;             /* 0: not even dropping what can be dropped; the other members describe the smallest plan found */
   uint32_t passes;          /* passes in the trace's step: 1, or 2 standing for any number */
   uint64_t allocated_bytes; /* peak of the step under the plan */
   uint64_t reserved_bytes;  /* the same, from the caching model on the repeated step; allocated_bytes on the host */
+  uint64_t limit_needed_bytes; /* smallest limit under which the step runs without retries; at least reserved_bytes */
   uint64_t kept_bytes;      /* allocated peak when everything is kept */
   uint64_t smallest_bytes;  /* smallest allocated peak found */
-  double extra_s, host_extra_s; /* device and host seconds that rebuilding adds to a pass */
+  double extra_s;           /* device seconds that rebuilding adds to a pass */
   double lower_bound_s;     /* no plan within the limit adds less to a pass, by the same cost model */
-  double first_pass_s, pass_s, optimizer_s;                /* device seconds of the first and the last pass, and the rest, when everything is kept */
-  double host_first_pass_s, host_pass_s, host_optimizer_s; /* host seconds, the same way */
+  tn_span kept_first_pass, kept_last_pass; /* the first and the last pass when everything is kept, without hooks */
+  tn_span first_pass, last_pass; /* under the plan */
+  tn_span optimizer;        /* the rest of the step */
   uint32_t slots, slots_rebuilt, ops_run;
   uint32_t peak_op;         /* op running at the peak, TN_NONE when it is a rebuild or no op */
   uint32_t peak_phase;      /* tn_phase */
@@ -533,6 +546,144 @@ typedef struct tn_search_best {
 TN_API int tn_search_get_best(const tn_search *search, tn_search_best *out);
 /* PASS and "rebuilt" of the best plan so far, to be given back by tn_text_free().  TN_ENOENT when nothing was offered. */
 TN_API int tn_search_best_json(const tn_search *search, char **out_pass, char **out_rebuilt);
+
+/* ---- out-of-memory messages ---------------------------------------------------------------------------------------------- */
+
+/* Who gave up. */
+#define TN_OOM_FORMS(X)                                                                                                       \
+  X(CACHING, "caching")       /* PyTorch's caching allocator, of any device */                                                \
+  X(ASYNC, "async")           /* PyTorch's cudaMallocAsync backend */                                                         \
+  X(MPS, "mps")               /* PyTorch on Metal */                                                                          \
+  X(DRIVER, "driver")         /* the driver, asked by something other than PyTorch's allocator */                             \
+  X(LIBRARY, "library")       /* cuBLAS, cuDNN and their like */                                                              \
+  X(COLLECTIVE, "collective") /* NCCL and its like */                                                                         \
+  X(PINNED, "pinned")         /* page-locked host memory */                                                                   \
+  X(HOST, "host")             /* ordinary host memory */                                                                      \
+  X(SHARED, "shared")         /* the host's shared memory, /dev/shm */                                                        \
+  X(KILLED, "killed")         /* the system ended a process to get memory back */                                             \
+  X(ASSERT, "assert")         /* a check inside PyTorch's allocator failed */                                                 \
+  X(SIZE, "size")             /* a size that no machine has */                                                                \
+  X(BARE, "bare")             /* only the words "out of memory" */
+enum tn_oom_form {
+#define TN_OOM_FORM_ENUM(name, text) TN_OOM_FORM_##name,
+  TN_OOM_FORMS(TN_OOM_FORM_ENUM)
+#undef TN_OOM_FORM_ENUM
+      TN_OOM_FORM_COUNT
+};
+
+/* What a message may say, in our words. */
+#define TN_OOM_READINGS(X)                                                                                                    \
+  X(ASKED, "asked")             /* the allocation that failed; a caching allocator prints the segment it wanted for it */      \
+  X(TOTAL, "total")             /* what the device has */                                                                     \
+  X(FREE, "free")               /* what the device has free */                                                                \
+  X(ALLOWED, "allowed")         /* a limit on this process: of reserved memory */                                             \
+  X(ALLOCATED, "allocated")     /* live blocks */                                                                             \
+  X(ACTIVE, "active")           /* allocated, and freed but still used by a stream */                                         \
+  X(POOLS, "pools")             /* free blocks of private pools, as of CUDA graphs */                                         \
+  X(UNALLOCATED, "unallocated") /* reserved, in no live block and in no private pool */                                       \
+  X(RESERVED, "reserved")       /* allocated + pools + unallocated */                                                         \
+  X(PROCESS, "process")         /* device-used of this process */                                                             \
+  X(OTHERS, "others")           /* device-used of the other processes listed; Metal: all but PyTorch's own */
+enum tn_oom_reading {
+#define TN_OOM_READING_ENUM(name, text) TN_OOM_##name,
+  TN_OOM_READINGS(TN_OOM_READING_ENUM)
+#undef TN_OOM_READING_ENUM
+      TN_OOM_READING_COUNT
+};
+
+/* What the program was doing, by the traceback or the text around the message. */
+#define TN_OOM_MOMENTS(X)                                                                                                     \
+  X(LOSS, "loss") X(ATTENTION, "attention") X(BACKWARD, "backward") X(OPTIMIZER, "optimizer") X(EVALUATION, "evaluation")      \
+  X(LOADING, "loading") X(SAVING, "saving") X(GATHERING, "gathering") X(CAPTURE, "capture") X(PINNING, "pinning") X(START, "start")
+enum tn_oom_moment {
+#define TN_OOM_MOMENT_ENUM(name, text) TN_OOM_MOMENT_##name,
+  TN_OOM_MOMENTS(TN_OOM_MOMENT_ENUM)
+#undef TN_OOM_MOMENT_ENUM
+      TN_OOM_MOMENT_COUNT
+};
+
+/* Why, as far as the numbers tell. */
+#define TN_OOM_CAUSES(X)                                                                                                      \
+  X(UNKNOWN, "unknown")          /* the text has too few numbers */                                                           \
+  X(LIMIT, "limit")              /* a limit on this process, below what the device had */                                     \
+  X(TOO_LARGE, "too large")      /* one request larger than the device */                                                     \
+  X(OTHERS, "other processes")   /* other processes hold it */                                                                \
+  X(FRAGMENTED, "fragmented")    /* enough was unused, in pieces between live blocks */                                       \
+  X(POOLS, "private pools")      /* private pools hold it, unused */                                                          \
+  X(OUTSIDE, "outside PyTorch")  /* memory that PyTorch does not manage: this process's libraries, or processes not listed */  \
+  X(TENSORS, "live tensors")     /* this process's tensors fill it */                                                         \
+  X(SPILLED, "spilled")          /* more is allocated than the device has: the driver pages to host memory */                  \
+  X(REFUSED, "refused")          /* enough was free, and yet */                                                               \
+  X(NO_ROOM, "no room outside")  /* a library found no room beside PyTorch's reserved memory */                                \
+  X(HOST, "host memory")         /* the machine's memory, not the device's */                                                 \
+  X(DEFECT, "defect")            /* not a lack of memory: a wrong size, or a known fault */
+enum tn_oom_cause {
+#define TN_OOM_CAUSE_ENUM(name, text) TN_OOM_CAUSE_##name,
+  TN_OOM_CAUSES(TN_OOM_CAUSE_ENUM)
+#undef TN_OOM_CAUSE_ENUM
+      TN_OOM_CAUSE_COUNT
+};
+
+typedef struct tn_oom_size { uint64_t bytes, slack; } tn_oom_size; /* printing rounds: the true size is within bytes +- slack */
+
+typedef struct tn_oom_process {
+  uint64_t pid; /* as the driver counts: in a container not what the container sees */
+  tn_oom_size used;
+  uint32_t known;   /* 1: used was printed; 0: the driver does not tell */
+  uint32_t is_self; /* 1: this process, by its memory: none of those listed was named as such */
+} tn_oom_process;
+
+enum { TN_OOM_PROCESSES_MAX = 32 };
+
+enum {
+  TN_OOM_SOFT = 1 << 0,       /* an error that lack of memory often causes, among others */
+  TN_OOM_UNTOLD = 1 << 1,     /* a size was printed as 2^64 bytes: the driver does not tell it, or there is no limit */
+  TN_OOM_CUT = 1 << 2,        /* the message ends before what its form always has */
+  TN_OOM_EXPANDABLE = 1 << 3, /* the text around it says that expandable segments are on */
+  TN_OOM_HINT_SPLIT = 1 << 4, /* the message's own advice is max_split_size_mb */
+  TN_OOM_HINT_EXPANDABLE = 1 << 5, /* and this one expandable_segments */
+  TN_OOM_CACHED = 1 << 6      /* "cached" as torch 1.0 to 1.3 printed it */
+};
+
+typedef struct tn_oom {
+  uint32_t known;   /* bit 1 << TN_OOM_...: the text has it, or it follows from what the text has */
+  uint32_t derived; /* of those, the ones that follow */
+  tn_oom_size sizes[TN_OOM_READING_COUNT]; /* by reading; only where known */
+  uint32_t process_count;    /* listed by number; the first TN_OOM_PROCESSES_MAX are kept, OTHERS sums all but this one */
+  uint32_t processes_untold; /* of those, how many without a size */
+  tn_oom_process processes[TN_OOM_PROCESSES_MAX];
+  int32_t device, rank; /* negative = not said */
+  uint32_t flags;       /* TN_OOM_SOFT ... */
+  uint32_t moments;     /* bit 1 << TN_OOM_MOMENT_... */
+  uint32_t unread;      /* sizes within the message that no reading was found for */
+  uint32_t repeats;     /* how often a log has it */
+  uint32_t form;        /* tn_oom_form */
+  uint32_t reserved;
+  uint64_t line, offset; /* where it begins, from 1 and from 0 */
+  char backend[16];      /* "cuda", "hip", "xpu", "mps", "npu" ...; "" when not said */
+  char name[64];         /* the words it was known by: "CUBLAS_STATUS_ALLOC_FAILED" */
+  char place[128];       /* the user's innermost line: "train.py:41 in training_step"; "" */
+} tn_oom;
+
+/* The message to explain in a text of any kind: one message, or a log.  NULs and other binary bytes are passed over.
+ * TN_ENOENT: there is none. */
+TN_API int tn_oom_parse(const char *text, size_t len, tn_oom *out, tn_error *err);
+
+/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, of which there may be many more in the log. */
+typedef struct tn_oom_log tn_oom_log;
+
+TN_API int tn_oom_log_new(tn_oom_log **out);
+TN_API void tn_oom_log_free(tn_oom_log *log); /* NULL is legal */
+TN_API int tn_oom_log_add(tn_oom_log *log, const char *bytes, size_t len);
+TN_API int tn_oom_log_end(tn_oom_log *log); /* no more pieces; needed before the messages are read */
+/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best kind
+ * there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
+TN_API const tn_oom *tn_oom_log_messages(const tn_oom_log *log, size_t *out_count, size_t *out_chosen);
+
+TN_API int tn_oom_cause(const tn_oom *oom); /* tn_oom_cause */
+TN_API const char *tn_oom_cause_name(int cause);
+/* Verdict, account, and what would have helped, as text or JSON; malloc'ed: tn_text_free(). */
+TN_API int tn_report_oom(const tn_oom *messages, size_t count, size_t chosen, int json, char **out);
 
 #ifdef __cplusplus
 }

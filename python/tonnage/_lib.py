@@ -48,6 +48,7 @@ class tn_peak(C.Structure):
         ("event", C.c_uint32),
         ("step", C.c_uint32),
         ("oom", C.c_uint32),
+        ("limit_needed_bytes", C.c_uint64),
     ]
 
 
@@ -59,23 +60,26 @@ class tn_plan_options(C.Structure):
     _fields_ = [("limit_bytes", C.c_uint64), ("expandable_segments", C.c_uint32), ("keep_all", C.c_uint32)]
 
 
+class tn_span(C.Structure):
+    _fields_ = [("host_s", C.c_double), ("device_s", C.c_double), ("length_s", C.c_double)]
+
+
 class tn_plan_result(C.Structure):
     _fields_ = [
         ("fits", C.c_int32),
         ("passes", C.c_uint32),
         ("allocated_bytes", C.c_uint64),
         ("reserved_bytes", C.c_uint64),
+        ("limit_needed_bytes", C.c_uint64),
         ("kept_bytes", C.c_uint64),
         ("smallest_bytes", C.c_uint64),
         ("extra_s", C.c_double),
-        ("host_extra_s", C.c_double),
         ("lower_bound_s", C.c_double),
-        ("first_pass_s", C.c_double),
-        ("pass_s", C.c_double),
-        ("optimizer_s", C.c_double),
-        ("host_first_pass_s", C.c_double),
-        ("host_pass_s", C.c_double),
-        ("host_optimizer_s", C.c_double),
+        ("kept_first_pass", tn_span),
+        ("kept_last_pass", tn_span),
+        ("first_pass", tn_span),
+        ("last_pass", tn_span),
+        ("optimizer", tn_span),
         ("slots", C.c_uint32),
         ("slots_rebuilt", C.c_uint32),
         ("ops_run", C.c_uint32),

@@ -63,6 +63,7 @@ struct tn_caching {
   tn__block_store store;
   tn_addr addr_next; /* where the next segment goes when config has no segment_addr */
   tn_caching_stats stats;
+  uint64_t limit_needed; /* see tn_caching_limit_needed() */
 };
 
 static inline tn__pool *tn__caching_pool(tn_caching *caching, int is_small) {

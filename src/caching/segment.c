@@ -107,7 +107,9 @@ static void segment_free(tn_caching *caching, tn__pool *pool, tn__block *block) 
 int tn__segment_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out) {
   uint64_t bytes = tn__segment_bytes(rounded);
   /* The limit is tested with the segment's size even where an expandable segment would grow by less. */
-  if (caching->stats.reserved_bytes.current + bytes > caching->limit_bytes) return TN_ELIMIT;
+  uint64_t needed = caching->stats.reserved_bytes.current + bytes;
+  if (needed > caching->limit_needed) caching->limit_needed = needed;
+  if (needed > caching->limit_bytes) return TN_ELIMIT;
   if (caching->config.expandable_segments) return tn__expandable_get(caching, pool, rounded, stream, out);
   return segment_malloc(caching, pool, bytes, stream, out);
 }

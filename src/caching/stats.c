@@ -28,4 +28,10 @@ void tn_caching_reset_peaks(tn_caching *caching) {
                     &stats->inactive_split,  &stats->allocated_bytes, &stats->reserved_bytes,
                     &stats->active_bytes,    &stats->inactive_split_bytes, &stats->requested_bytes};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->peak = all[i]->current;
+  caching->limit_needed = stats->reserved_bytes.current;
+}
+
+uint64_t tn_caching_limit_needed(const tn_caching *caching) {
+  uint64_t peak = caching->stats.reserved_bytes.peak; /* pages may be larger than what was tested */
+  return caching->limit_needed > peak ? caching->limit_needed : peak;
 }

@@ -219,11 +219,12 @@ static uint32_t op_after(const tn_trace *trace, uint32_t event) {
 
 static void peak_finish(replay *r, const tn_trace *trace, uint64_t limit_bytes) {
   tn_peak *peak = &r->result.peak;
-  peak->reserved_bytes = peak->allocated_bytes;
+  peak->reserved_bytes = peak->limit_needed_bytes = peak->allocated_bytes;
   if (r->caching) {
     tn_caching_stats stats;
     tn_caching_get_stats(r->caching, &stats);
     peak->reserved_bytes = stats.reserved_bytes.peak;
+    peak->limit_needed_bytes = tn_caching_limit_needed(r->caching);
     r->result.retries = stats.num_alloc_retries;
   } else if (limit_bytes && peak->allocated_bytes > limit_bytes) {
     peak->oom = 1;
