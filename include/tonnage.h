@@ -332,6 +332,8 @@ TN_API const char *tn_block_state_name(int state);
  * TN_EFORMAT: one line with the byte offset (also in err->offset) and what was expected.  TN_ENOENT, TN_EPERM, TN_EIO, TN_ENOMEM. */
 TN_API int tn_snapshot_load(const char *path, tn_trace **out, tn_error *err);
 TN_API int tn_snapshot_parse(const void *data, size_t size, tn_trace **out, tn_error *err);
+/* 1 when the file begins like a pickle or JSON, packed or not, and not like a trace file; 0 also when it cannot be opened. */
+TN_API int tn_snapshot_is_one(const char *path);
 
 /* ---- the caching model --------------------------------------------------------------------------------------------------- */
 

@@ -136,6 +136,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "tn_trace_check": (C.c_int, [_Trace, _Error]),
     "tn_trace_save": (C.c_int, [_Trace, _Text, _Error]),
     "tn_trace_load": (C.c_int, [_Text, C.POINTER(_Trace), _Error]),
+    "tn_snapshot_load": (C.c_int, [_Text, C.POINTER(_Trace), _Error]),
+    "tn_snapshot_parse": (C.c_int, [C.c_char_p, C.c_size_t, C.POINTER(_Trace), _Error]),
     "tn_profile_parse": (C.c_int, [_Text, C.POINTER(tn_profile), _Error]),
     "tn_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.POINTER(tn_estimate_options), C.POINTER(tn_peak)]),
     "tn_report_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.c_uint64, C.c_int, C.POINTER(C.c_void_p)]),
@@ -248,6 +250,20 @@ class Trace:
         """Reads a .trace file.  LibraryError: missing, malformed, or of a newer version."""
         handle, error = C.c_void_p(), tn_error()
         check(library().tn_trace_load(os.fsencode(path), C.byref(handle), C.byref(error)), error, os.fspath(path))
+        return cls(handle.value)
+
+    @classmethod
+    def load_snapshot(cls, path: str | os.PathLike[str]) -> Trace:
+        """Reads a memory snapshot of PyTorch. LibraryError: not one, malformed, or able to run code."""
+        handle, error = C.c_void_p(), tn_error()
+        check(library().tn_snapshot_load(os.fsencode(path), C.byref(handle), C.byref(error)), error, os.fspath(path))
+        return cls(handle.value)
+
+    @classmethod
+    def parse_snapshot(cls, data: bytes) -> Trace:
+        """The same from memory."""
+        handle, error = C.c_void_p(), tn_error()
+        check(library().tn_snapshot_parse(data, len(data), C.byref(handle), C.byref(error)), error)
         return cls(handle.value)
 
     def save(self, path: str | os.PathLike[str]) -> None:
