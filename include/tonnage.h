@@ -339,16 +339,39 @@ TN_API int tn_snapshot_is_one(const char *path);
 
 typedef struct tn_caching tn_caching; /* PyTorch's CUDA caching allocator, one device, as a pure model */
 
+enum { TN_CONF_INTERVALS = 16 };
+
+/* PyTorch's allocator settings, as in PYTORCH_CUDA_ALLOC_CONF.  All zero = PyTorch's own. */
+typedef struct tn_conf {
+  uint64_t max_split_bytes;              /* blocks from this size on are not split; 0 = all are */
+  uint64_t max_non_split_rounding_bytes; /* what an unsplit block may be too large by; 0 = a large segment */
+  uint64_t large_segment_bytes;          /* for requests above 1 and below 10 MiB; 0 = 20 MiB */
+  double garbage_collection_threshold;   /* of the limit; 0 = off */
+  double memory_fraction;                /* per_process_memory_fraction; 0 = not given */
+  uint32_t roundup_divisions[TN_CONF_INTERVALS]; /* of sizes below 2 MiB, 4 MiB ... 32 GiB, and above; up to 1 = 512-byte steps */
+  uint8_t expandable_segments;
+  uint8_t private_expandable;      /* graphs' and MemPools' segments are expandable too, as since 2.9 or so */
+  uint8_t throw_on_cudamalloc_oom; /* over the limit: out of memory at once, nothing is given back first */
+  uint8_t malloc_async;            /* backend:cudaMallocAsync, which is not this allocator */
+  uint8_t reserved[4];
+} tn_conf;
+
 enum tn_segment_kind { TN_SEGMENT_ALLOC = 1, TN_SEGMENT_FREE, TN_SEGMENT_MAP, TN_SEGMENT_UNMAP };
 
 typedef struct tn_caching_config {
   uint64_t total_bytes; /* of the device; sizes the reservation of expandable segments; 0 = 1 TiB */
   uint64_t limit_bytes; /* set_per_process_memory_fraction as bytes of reserved memory; 0 = none */
-  uint32_t expandable_segments;
+  tn_conf conf;
+  /* Later allocations until a freed block that another stream used is free: PyTorch asks when it allocates.  UINT32_MAX: not
+   * before tn_caching_complete(). */
+  uint32_t event_delay;
   uint32_t reserved;
-  /* Where segments come from; NULL = ascending addresses 2 MiB apart, never reused.  Returns 0 to say the driver is out of memory.
-   * kind is ALLOC for cudaMalloc'ed segments and MAP for the reservation of an expandable segment. */
+  /* Where segments come from; NULL = each below the one before, as CUDA goes about it, 2 MiB apart and never reused.  It matters, for
+   * of free blocks of one size the lowest is taken.  Returns 0 to say the driver is out of memory.  kind is ALLOC for cudaMalloc'ed
+   * segments and MAP for the reservation of an expandable segment. */
   tn_addr (*segment_addr)(void *user, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream);
+  /* Whether the driver has memory for pages of an expandable segment; NULL = always. */
+  int (*segment_map)(void *user, tn_addr addr, uint64_t bytes, uint32_t stream);
   /* Called for each segment event, in order; may be NULL. */
   void (*segment_event)(void *user, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes, uint32_t stream);
   void *user;
@@ -359,15 +382,26 @@ typedef struct tn_stat { uint64_t current, peak, allocated, freed; } tn_stat; /*
 typedef struct tn_caching_stats { /* names as in torch.cuda.memory_stats() */
   tn_stat allocation, segment, active, inactive_split;
   tn_stat allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
+  tn_stat oversize_allocations, oversize_segments; /* of at least max_split_bytes; none without it */
   uint64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
 } tn_caching_stats;
 
 TN_API int tn_caching_new(const tn_caching_config *config, tn_caching **out);
 TN_API void tn_caching_free(tn_caching *caching);
-/* TN_ELIMIT: out of memory, after the retry chain; the stats have counted it and the model goes on. */
+/* Streams are numbered in the order of their handles: the allocator's searches go by it.  TN_ELIMIT: out of memory, after the retry
+ * chain; the stats have counted it and the model goes on. */
 TN_API int tn_caching_alloc(tn_caching *caching, uint64_t bytes, uint32_t stream, tn_addr *out);
+/* The same from a CUDA graph's or a MemPool's memory, while that is being captured or in use.  Pools are numbered from 1, without
+ * large gaps; 0 is PyTorch's own. */
+TN_API int tn_caching_alloc_from(tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream, tn_addr *out);
 /* TN_ENOENT: no live block at addr. */
 TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
+/* Tensor.record_stream(): the block's end waits for that stream too.  TN_ENOENT: no live block at addr. */
+TN_API int tn_caching_record_stream(tn_caching *caching, tn_addr addr, uint32_t stream);
+/* The streams that a freed block waited for have reached its end.  TN_ENOENT: no block waits at addr. */
+TN_API int tn_caching_complete(tn_caching *caching, tn_addr addr);
+/* The graph or MemPool is gone: what is free of its memory can be given back.  Allocating from it again takes it back into use. */
+TN_API int tn_caching_release_pool(tn_caching *caching, uint32_t pool);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
 /* The smallest limit_bytes under which no allocation so far, since tn_caching_reset_peaks(), would have gone through the retry chain.
@@ -375,9 +409,57 @@ TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *ou
 TN_API uint64_t tn_caching_limit_needed(const tn_caching *caching);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
-/* Visits free and live blocks in address order; live is 0 or 1, requested is 0 for free blocks. */
+/* Visits blocks in address order, those without memory left out; state is tn_block_state, requested is 0 for free blocks. */
 TN_API void tn_caching_walk(const tn_caching *caching, void (*visit)(void *user, tn_addr segment, tn_addr addr, uint64_t bytes,
-                                                                     uint64_t requested, int live), void *user);
+                                                                     uint64_t requested, int state), void *user);
+
+/* ---- replay -------------------------------------------------------------------------------------------------------------- */
+
+/* The settings in a PYTORCH_CUDA_ALLOC_CONF string, by the rules of the PyTorch that wrote the trace; NULL = the newest.  TN_EINVAL names
+ * the key that is unknown or wrong. */
+TN_API int tn_conf_parse(const char *text, const tn_trace *trace, tn_conf *out, tn_error *err);
+/* The settings that a snapshot was recorded under; PyTorch's own where it does not say. */
+TN_API int tn_conf_recorded(const tn_trace *trace, tn_conf *out, tn_error *err);
+/* The string that gives these settings, "" for PyTorch's own; malloc'ed: tn_text_free(). */
+TN_API int tn_conf_format(const tn_conf *conf, char **out);
+
+typedef struct tn_replay_options {
+  const tn_conf *conf;  /* NULL: the settings that it was recorded under */
+  uint64_t limit_bytes; /* of reserved memory; 0 = as far as the recording tells */
+  uint32_t device;      /* CUDA's ordinal; TN_NONE = the one with most entries */
+  uint32_t reserved;
+} tn_replay_options;
+
+enum tn_exactness {
+  TN_EXACT_NO,  /* the model came out otherwise: see difference */
+  TN_EXACT_YES, /* every segment event in order, and at the end every segment and block, were as recorded */
+  TN_EXACT_NOT_COMPARED /* other settings than the recorded ones, so a prediction */
+};
+
+typedef struct tn_replay_result {
+  tn_conf conf;            /* that it was replayed under */
+  uint64_t limit_bytes;    /* likewise; 0 = none */
+  uint32_t device;         /* CUDA's ordinal */
+  uint32_t exactness;      /* tn_exactness */
+  uint32_t is_complete;    /* 0: blocks lived already when the history begins, and peaks count from there */
+  uint32_t limit_inferred; /* from what the recorded run was refused */
+  uint32_t entries, allocs; /* of the device; among them allocations, the failed ones too */
+  uint32_t ooms_recorded;   /* allocations that failed when it was recorded */
+  uint32_t ooms_served;     /* of these, how many the replay served */
+  uint32_t oom_entry;       /* first entry that the replay found no memory for though the recorded run did; TN_NONE */
+  uint64_t oom_bytes;       /* what it asked for */
+  uint64_t recorded_bytes;  /* most that was reserved in the recorded run */
+  uint64_t ideal_bytes;     /* most that was in use at once: no setting needs less */
+  tn_caching_stats stats;   /* current = at the end */
+  uint32_t difference_entry; /* TN_NONE: at the end */
+  uint32_t reserved;
+  char difference[240];      /* "" when exact or not compared */
+} tn_replay_result;
+
+/* Replays a snapshot's history of one device.  Under the recorded settings segments lie where they were recorded, so the outcome can be
+ * compared; when that differs, and under other settings, segments are placed as predict.h says and the result is a prediction.
+ * TN_EPARTIAL: there is no history.  TN_ENOENT: no such device. */
+TN_API int tn_replay(const tn_trace *trace, const tn_replay_options *options, tn_replay_result *out, tn_error *err);
 
 /* ---- device profiles ----------------------------------------------------------------------------------------------------- */
 

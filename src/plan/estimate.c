@@ -168,7 +168,7 @@ static int replay_init(replay *r, const tn_trace *trace, const tn_profile *profi
   if (!r->addrs || !r->block_bytes || !r->lives) return TN_ENOMEM;
   if (tn__profile_is_host(profile)) return TN_OK;
   tn_caching_config config = {.total_bytes = profile->total_bytes, .limit_bytes = options->limit_bytes,
-                              .expandable_segments = options->expandable_segments};
+                              .conf.expandable_segments = options->expandable_segments != 0};
   return tn_caching_new(&config, &r->caching);
 }
 

@@ -59,7 +59,8 @@ static int replay_start(replay *r, const tn_plan *plan) {
 
 /* Reserved peak of the repeated step, and the limit under which it need not retry: a retry a step costs more than what it saves. */
 static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_t *out_reserved, uint64_t *out_limit) {
-  tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes, .expandable_segments = options->expandable_segments};
+  tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes,
+                              .conf.expandable_segments = options->expandable_segments != 0};
   tn_caching_stats stats;
   replay r = {0};
   tn__simulate_sink sink = {.user = &r, .alloc = replay_alloc, .free = replay_free};
