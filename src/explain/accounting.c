@@ -77,7 +77,7 @@ typedef struct pins {
   tn_vec *rows;
   tn_map by_stack; /* group -> row */
   tn_map seen;     /* spans counted as blocks */
-  const tn__history *history;
+  const tn__chronicle *history;
   const tn__stacks *stacks;
 } pins;
 

@@ -7,7 +7,7 @@
 
 #include "base/strings.h"
 #include "base/text.h"
-#include "explain/history.h"
+#include "explain/chronicle.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -191,7 +191,7 @@ typedef struct tn__analysis_options {
 } tn__analysis_options;
 
 typedef struct tn__analysis {
-  tn__history history;
+  tn__chronicle history;
   tn__stacks stacks;
   tn__phases phases;
   tn__steps steps;
@@ -215,7 +215,7 @@ int tn__analysis_init(tn__analysis *analysis, const tn_trace *trace, size_t devi
 void tn__analysis_deinit(tn__analysis *analysis);
 
 /* Who held allocated memory at any moment.  Deinit in any case. */
-int tn__composition_init(tn__composition *composition, const tn__history *history, const tn__stacks *stacks, uint32_t moment);
+int tn__composition_init(tn__composition *composition, const tn__chronicle *history, const tn__stacks *stacks, uint32_t moment);
 void tn__composition_deinit(tn__composition *composition);
 
 /* The group that a block's bytes are summed under: TN__GROUP_BEFORE, or TN_NONE: there is no stack. */

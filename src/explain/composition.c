@@ -36,7 +36,7 @@ static int span_add(sums *s, const tn__span *span, uint32_t group) {
   return TN_OK;
 }
 
-int tn__composition_init(tn__composition *composition, const tn__history *history, const tn__stacks *stacks, uint32_t moment) {
+int tn__composition_init(tn__composition *composition, const tn__chronicle *history, const tn__stacks *stacks, uint32_t moment) {
   *composition = (tn__composition){.moment = moment};
   tn__vec_init(&composition->rows, sizeof(tn__stack_row));
   sums s = {.composition = composition};

@@ -91,7 +91,7 @@ enum tn_phase tn__analysis_phase(const tn__analysis *a, uint32_t moment) {
 /* ---- what a file cannot show --------------------------------------------------------------------------------------------- */
 
 static int unchecked_gather(tn__analysis *a) {
-  const tn__history *history = &a->history;
+  const tn__chronicle *history = &a->history;
   if (!history->entry_count) {
     TN_TRY(tn__unchecked_add(a, "peak, leaks, steps, delays",
                              "the file has no history; record it with torch.cuda.memory._record_memory_history()"));

@@ -41,7 +41,7 @@ static void clipped_add(tn_text *out, const char *name, size_t width) {
 static void wrapped_add(const page *p, const char *text, size_t indent) { tn__text_wrap(p->out, text, indent, p->width); }
 
 static void title_add(const page *p, const char *title) {
-  const tn__history *history = &p->a->history;
+  const tn__chronicle *history = &p->a->history;
   tn__text_add(p->out, title);
   tn__text_printf(p->out, "%s%s %u", *title ? ", " : "", history->device->flags & TN_DEVICE_HOST ? "host memory of device" : "device",
                   history->device->index);
