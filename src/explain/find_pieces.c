@@ -53,11 +53,19 @@ static int is_better(const trial *one, const trial *than) {
   return one->reserved_bytes < than->reserved_bytes;
 }
 
+/* A replay takes as long as all the rest.  Of a long history it is left to tune, unless memory ran out. */
+enum { TRIAL_ENTRIES_MAX = 400000 };
+
+static int may_try(const tn__analysis *a) {
+  if (a->history.device->flags & TN_DEVICE_HOST || !a->history.entry_count) return 0;
+  return a->history.entry_count <= TRIAL_ENTRIES_MAX || oom_of(a);
+}
+
 /* expandable_segments costs nothing; rounding to fewer sizes only where that gives little. */
 static int trials_run(const tn__analysis *a, trial *out) {
   tn_conf conf;
   trial rounded = {{0}, 0, 0, 0};
-  if (a->history.device->flags & TN_DEVICE_HOST || !a->history.entry_count) return TN_OK;
+  if (!may_try(a)) return TN_OK;
   if (tn_conf_recorded(a->history.trace, &conf, NULL) || conf.malloc_async) return TN_OK;
   uint64_t recorded = a->account_peak.level.reserved_bytes;
   int is_expandable = conf.expandable_segments;
@@ -93,8 +101,11 @@ static void advise(const tn__analysis *a, const trial *t, tn__note *note) {
     tn__text_printf(&note->fix, "Run with PYTORCH_CUDA_ALLOC_CONF=%s%s.", t->conf, t->serves ? ": replayed with it, memory does not run out" : "");
     if (t->reserved_bytes < recorded) note->finding.frees_bytes = recorded - t->reserved_bytes;
   } else if (t->conf[0]) {
-    tn__text_add(&note->fix, "No allocator setting that was replayed helps. Fewer different sizes do: pad lengths to a few values, run the largest "
-                             "input first, allocate what lives long before the rest.");
+    tn__text_add(&note->fix, "The setting that was replayed does not help; tonnage tune tries others. Fewer different sizes do: pad lengths to a few "
+                             "values, run the largest input first, allocate what lives long before the rest.");
+  } else if (a->history.entry_count) {
+    tn__text_add(&note->fix, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True fills holes with pages from elsewhere; tonnage tune replays this "
+                             "history under it and other settings.");
   } else {
     tn__text_add(&note->fix, "Run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which fills holes with pages from elsewhere. There is no history "
                              "to replay, so what it gives is not known.");

@@ -201,7 +201,7 @@ static int idle_find(tn__analysis *a) {
   } else {
     tn__text_printf(&note.evidence, "%llu segments without a live block", (unsigned long long)end->idle_segments);
   }
-  if (!a->history.entry_count) note.finding.frees_bytes = idle; /* it may be less than nothing at the next peak, but that is not known */
+  if (!a->history.entry_count) note.finding.frees_bytes = idle; /* what the next peak needs is not known */
   tn__text_add(&note.fix, "No leak: this process uses its cache before it asks for more. torch.cuda.empty_cache() gives it to other processes.");
   return tn__note_close(&note, a);
 }
