@@ -203,6 +203,42 @@ static void attention_scores(void **state) {
   look_end(&l);
 }
 
+static void attention_scores_beside_queries(void **state) {
+  (void)state;
+  looked l;
+  look(&l, (training_faults){.score_bytes = 32 * MIB, .query_bytes = 2 * MIB}, 4);
+  const tn__finding *scores = must_find(&l, TN__FINDING_ATTENTION);
+  assert_int_equal(scores->bytes, 128 * MIB);
+  says(text(&l, scores->fix), "scaled_dot_product_attention");
+  look_end(&l);
+}
+
+/* One pass to a step, and at the end of backward gradients are what there is most of. */
+static void all_gradients_at_once(void **state) {
+  (void)state;
+  looked l;
+  look(&l, (training_faults){.activation_bytes = {64 * 1024, 64 * 1024, 64 * 1024, 64 * 1024}, .logits_bytes = 64 * 1024, .temp_bytes = 1024}, 4);
+  const tn__finding *gradients = must_find(&l, TN__FINDING_GRADS_PEAK);
+  assert_int_equal(gradients->bytes, 12 * MIB);
+  look_end(&l);
+}
+
+static void copies_of_parameters(void **state) {
+  (void)state;
+  looked l;
+  training_open(&l.t, (training_faults){0});
+  memory *m = &l.t.m;
+  uint32_t copy = memory_stack(m, TORCH "_tensor.py:178 __deepcopy__", "/usr/lib/python3.12/copy.py:153 deepcopy", "ema.py:12 update", NULL);
+  for (int i = 0; i < TRAINING_LAYERS; i++) memory_alloc(m, 3 * MIB, copy);
+  training_step(&l.t);
+  memory_close(m);
+  look_at(&l, 0);
+  const tn__finding *copies = must_find(&l, TN__FINDING_COPIES);
+  assert_int_equal(copies->bytes, 12 * MIB);
+  says(text(&l, copies->evidence), "ema.py:12 update");
+  look_end(&l);
+}
+
 static void categories_at_the_peak(void **state) {
   (void)state;
   looked l;
@@ -504,6 +540,9 @@ int main(void) {
       cmocka_unit_test(temporaries_of_the_optimizer),
       cmocka_unit_test(logits_make_the_peak),
       cmocka_unit_test(attention_scores),
+      cmocka_unit_test(attention_scores_beside_queries),
+      cmocka_unit_test(all_gradients_at_once),
+      cmocka_unit_test(copies_of_parameters),
       cmocka_unit_test(categories_at_the_peak),
       cmocka_unit_test(near_the_limit),
       cmocka_unit_test(out_of_memory_in_pieces),

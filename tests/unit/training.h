@@ -17,6 +17,7 @@ typedef struct training_faults {
   uint64_t temp_bytes;     /* temporaries of the optimizer, per parameter */
   uint64_t logits_bytes;   /* default: 4 MiB */
   uint64_t score_bytes;    /* of attention in each layer */
+  uint64_t query_bytes;    /* likewise, instead of what the layers save */
   int hold_outputs;        /* the logits of a step are dropped after the next step's backward */
   int no_annotations;
   uint64_t activation_bytes[8]; /* by step; 0: 2 MiB */
@@ -25,7 +26,7 @@ typedef struct training_faults {
 typedef struct training {
   memory m;
   training_faults faults;
-  uint32_t model, input, linear[TRAINING_LAYERS], scores, loss, bare, backward, state, temp, zero, leak, eval_linear[TRAINING_LAYERS], eval_loss;
+  uint32_t model, input, linear[TRAINING_LAYERS], scores, queries, loss, bare, backward, state, temp, zero, leak, eval_linear[TRAINING_LAYERS], eval_loss;
   uint32_t parameter[TRAINING_LAYERS], states[2 * TRAINING_LAYERS], gradient[TRAINING_LAYERS];
   uint32_t held; /* logits of the step before; TN_NONE */
   int steps;
@@ -49,6 +50,7 @@ static inline void training_open(training *t, training_faults faults) {
     t->eval_linear[i] = memory_stack(m, TORCH "nn/modules/linear.py:134 forward", CALL, layer, CALL, "train.py:60 evaluate", TRAIN, NULL);
   }
   t->scores = memory_stack(m, "model.py:50 attention", CALL, "train.py:31 step", TRAIN, NULL);
+  t->queries = memory_stack(m, "model.py:45 attention", CALL, "train.py:31 step", TRAIN, NULL);
   t->loss = memory_stack(m, TORCH "nn/functional.py:3504 cross_entropy", "train.py:32 step", TRAIN, NULL);
   t->eval_loss = memory_stack(m, TORCH "nn/functional.py:3504 cross_entropy", "train.py:61 evaluate", TRAIN, NULL);
   t->bare = memory_stack(m, NULL);
@@ -97,7 +99,11 @@ static inline void training_step(training *t) {
   uint64_t bytes = t->steps < 8 && t->faults.activation_bytes[t->steps] ? t->faults.activation_bytes[t->steps] : 2 * MIB;
   uint64_t logits_bytes = t->faults.logits_bytes ? t->faults.logits_bytes : 4 * MIB;
   uint32_t input = memory_alloc(m, MIB + 512, t->input);
-  training_forward(t, t->linear, bytes, saved);
+  const uint32_t queries[TRAINING_LAYERS] = {t->queries, t->queries, t->queries, t->queries};
+  if (t->faults.query_bytes)
+    training_forward(t, queries, t->faults.query_bytes, saved);
+  else
+    training_forward(t, t->linear, bytes, saved);
   for (int i = 0; i < TRAINING_LAYERS && t->faults.score_bytes; i++) scores[i] = memory_alloc(m, t->faults.score_bytes, t->scores);
   if (t->faults.keep_graph) training_forward(t, t->linear, bytes, second);
   logits[0] = memory_alloc(m, logits_bytes, t->linear[TRAINING_LAYERS - 1]);
