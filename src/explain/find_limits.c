@@ -155,6 +155,7 @@ typedef struct retries {
   uint64_t bytes;       /* given back */
   uint32_t row_begin;   /* TN_NONE: no row is open */
   uint64_t row_bytes;
+  uint32_t row_segments, segments;
 } retries;
 
 static int is_giving_back(const tn_entry *entry) {
@@ -175,14 +176,16 @@ static int same_place(const tn__analysis *a, const tn_entry *one, const tn_entry
 static void retries_see(retries *r, const tn__analysis *a, uint32_t at) {
   const tn_entry *entry = &a->history.entries[at];
   if (is_giving_back(entry)) {
-    if (r->row_begin == TN_NONE) r->row_begin = at, r->row_bytes = 0;
+    if (r->row_begin == TN_NONE) r->row_begin = at, r->row_bytes = 0, r->row_segments = 0;
     r->row_bytes += entry->bytes;
+    r->row_segments++;
     return;
   }
   if (entry->action == TN_ACTION_FREE_COMPLETED || r->row_begin == TN_NONE) return; /* events are processed before it asks again */
   if (is_asking(entry) && same_place(a, &a->history.entries[r->row_begin], entry)) {
     if (!r->count++) r->first = at, r->stack = tn__stacks_group(&a->stacks, entry->stack);
     r->bytes += r->row_bytes;
+    r->segments += r->row_segments;
   }
   r->row_begin = TN_NONE;
 }
@@ -197,7 +200,7 @@ static int retries_find(tn__analysis *a) {
   tn__text_printf(&note.what, "%u time%s the allocator had to give cached segments back (", r.count, r.count == 1 ? "" : "s");
   tn__text_size(&note.what, r.bytes);
   tn__text_add(&note.what, " in all) before a request could be met.");
-  tn__text_printf(&note.evidence, "first at entry %u, for ", r.first);
+  tn__text_printf(&note.evidence, "%u segments; first at entry %u, for ", r.segments, r.first);
   tn__say_place_op(&note.evidence, a, r.stack);
   tn__text_add(&note.evidence, "\nthe limit had been reached: reserved memory could not grow");
   tn__text_add(&note.fix, "Each stops the GPU for a while. Less fragmentation (expandable_segments:True) or a lower peak avoids them.");

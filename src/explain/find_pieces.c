@@ -125,10 +125,12 @@ static void pins_say(const tn__analysis *a, tn_text *text) {
 }
 
 static void holes_say(const tn__accounting *at, const char *when, tn_text *text) {
-  size_add(text, when, at->part[TN__PART_HOLES], " free in pieces between live blocks");
-  if (at->part[TN__PART_HOLES]) size_add(text, ", the largest of ", at->largest_hole_bytes, "");
+  tn__text_printf(text, "%s%u segments", when, at->segments);
+  if (at->part[TN__PART_HOLES]) {
+    size_add(text, "; ", at->part[TN__PART_HOLES], " free in pieces between live blocks");
+    size_add(text, ", the largest of ", at->largest_hole_bytes, "");
+  }
   if (at->part[TN__PART_IDLE]) size_add(text, "; ", at->part[TN__PART_IDLE], " in segments that are wholly free");
-  tn__text_printf(text, "; %u segments", at->segments);
 }
 
 /* Memory that ran out, or a file without a history: the end is what counts. */

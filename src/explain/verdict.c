@@ -115,33 +115,38 @@ static void why_say(const tn__analysis *a, tn_text *text) {
   }
 }
 
-/* What the third line is about: of an OOM, the cheapest thing that would have been enough. */
+/* What the third line is about: of an OOM, the cheapest thing that is enough, else the first in the order of findings. */
 static const tn__finding *advice_of(const tn__analysis *a) {
   const tn__finding *oom = finding_of(a, TN__FINDING_OOM), *reason = reason_of(a), *findings = a->findings.data;
   if (!oom || (reason && reason->severity == TN__SEVERITY_FAULT)) return reason;
   if (is_fragmented(a)) return finding_of(a, TN__FINDING_FRAGMENTATION);
   for (size_t i = 0; i < a->findings.count; i++) {
     if (findings[i].code == TN__FINDING_OOM || findings[i].code == TN__FINDING_CAP) continue;
-    if (findings[i].frees_bytes >= oom->bytes) return &findings[i];
+    if (findings[i].frees_bytes >= oom->frees_bytes) return &findings[i];
   }
   return reason;
 }
 
+static void advice_say(const tn__analysis *a, const tn__finding *advice, tn_text *text) {
+  tn__text_add(text, text_of(a, advice->fix));
+  if (!advice->frees_bytes) return;
+  tn__text_add(text, " That is ");
+  tn__text_size(text, advice->frees_bytes);
+  tn__text_add(text, advice->code == TN__FINDING_CACHE_IDLE ? " less reserved." : " less at the peak.");
+}
+
 static void do_say(const tn__analysis *a, tn_text *text) {
   const tn__finding *advice = advice_of(a), *cap = finding_of(a, TN__FINDING_CAP), *oom = finding_of(a, TN__FINDING_OOM);
-  if (advice) {
-    tn__text_add(text, text_of(a, advice->fix));
-    if (advice->frees_bytes) {
-      tn__text_add(text, " That is ");
-      tn__text_size(text, advice->frees_bytes);
-      tn__text_add(text, advice->code == TN__FINDING_CACHE_IDLE ? " less reserved." : " less at the peak.");
-    }
-    if (cap) tn__text_add(text, " Or raise the limit.");
-  } else if (cap) {
-    tn__text_add(text, text_of(a, cap->fix));
-  } else {
-    tn__text_add(text, oom ? text_of(a, oom->fix) : "Nothing is wasted that could simply be given back.");
+  if (oom && !is_fragmented(a)) {
+    tn__text_add(text, "At least ");
+    tn__text_size(text, oom->frees_bytes);
+    tn__text_add(text, " less must be in use. ");
   }
+  if (advice)
+    advice_say(a, advice, text);
+  else
+    tn__text_add(text, cap ? text_of(a, cap->fix) : oom ? "" : "Nothing is wasted that could simply be given back.");
+  if (advice && cap) tn__text_add(text, " Or raise the limit.");
 }
 
 static int line_keep(tn__analysis *a, int line, tn_text *text) {

@@ -41,7 +41,6 @@ static void sentence_add(const tn__diff_report *report, tn_text *out) {
 }
 
 static void row_add(tn_text *out, uint64_t a, uint64_t b) {
-  tn__text_add(out, "  ");
   tn__column_size(out, a, 12);
   tn__column_size(out, b, 13);
   change_add(out, a, b, 13);
@@ -51,7 +50,7 @@ static void row_add(tn_text *out, uint64_t a, uint64_t b) {
 /* Categories, largest change first. */
 static void categories_add(const tn__diff_report *report, tn_text *out) {
   int shown[TN_CATEGORY_COUNT] = {0};
-  tn__text_add(out, "\n             A            B       B - A  at the peak\n");
+  tn__text_add(out, "\n           A            B        B - A  at the peak\n");
   row_add(out, report->diff.level[0].reserved_bytes, report->diff.level[1].reserved_bytes);
   tn__text_add(out, "reserved, at most\n");
   row_add(out, report->diff.level[0].allocated_bytes, report->diff.level[1].allocated_bytes);
@@ -72,15 +71,25 @@ static void categories_add(const tn__diff_report *report, tn_text *out) {
   }
 }
 
+/* Narrow pages do without the numbers of blocks. */
+static int has_blocks(const tn__diff_report *report) { return report->width >= 100; }
+
 static void place_add(const tn__diff_report *report, const tn__diff_row *row, tn_text *out) {
-  enum { PLACE_AT = 65, ROOM_MIN = 15 };
+  enum { PLACE_AT = 54, BLOCKS = 11, ROOM_MIN = 15 };
+  size_t at = PLACE_AT + (has_blocks(report) ? BLOCKS : 0);
   row_add(out, row->bytes[0], row->bytes[1]);
   char blocks[32];
   (void)snprintf(blocks, sizeof blocks, "%u>%u", row->blocks[0], row->blocks[1]);
-  tn__text_printf(out, "%9s  %-13s ", blocks, tn_category_name((int)row->category));
-  size_t room = report->width > PLACE_AT + ROOM_MIN ? report->width - PLACE_AT : ROOM_MIN;
-  tn__column_place(out, tn__strings_get(&report->diff.texts, row->label), room);
+  if (has_blocks(report)) tn__text_printf(out, "%9s  ", blocks);
+  tn__text_printf(out, "%-13s ", tn_category_name((int)row->category));
+  tn__column_place(out, tn__strings_get(&report->diff.texts, row->label), report->width > at + ROOM_MIN ? report->width - at : ROOM_MIN);
   tn__text_add(out, "\n");
+}
+
+static void places_head(const tn__diff_report *report, tn_text *out) {
+  tn__text_add(out, "\n           A            B        B - A  ");
+  if (has_blocks(report)) tn__text_add(out, "   blocks  ");
+  tn__text_printf(out, "category      %s\n", report->is_capture[0] ? "made by" : "allocated at");
 }
 
 static void places_add(const tn__diff_report *report, tn_text *out) {
@@ -91,8 +100,7 @@ static void places_add(const tn__diff_report *report, tn_text *out) {
     tn__text_printf(out, "\nEach of %zu places holds the same in both.\n", same);
     return;
   }
-  tn__text_printf(out, "\n             A            B       B - A    blocks  category      %s\n",
-                  report->is_capture[0] ? "made by" : "allocated at");
+  places_head(report, out);
   int64_t rest = 0;
   for (size_t i = 0; i < changed; i++) {
     const tn__diff_row *row = tn__vec_at(&report->diff.rows, i);
@@ -102,7 +110,7 @@ static void places_add(const tn__diff_report *report, tn_text *out) {
       rest += tn__diff_change(row);
   }
   if (changed > shown) {
-    tn__text_printf(out, "%27s", "");
+    tn__text_printf(out, "%25s", "");
     change_add(out, rest < 0 ? (uint64_t)-rest : 0, rest > 0 ? (uint64_t)rest : 0, 13);
     tn__text_printf(out, "  in %zu other places\n", changed - shown);
   }
