@@ -219,7 +219,11 @@ typedef struct tn_device {
   uint32_t entries_at, entries_count;   /* range of the entry table: what led there, or its last part */
 } tn_device;
 
-enum { TN_SEGMENT_SMALL = 1 << 0 /* of the pool for requests up to 1 MiB */, TN_SEGMENT_EXPANDABLE = 1 << 1 };
+enum {
+  TN_SEGMENT_SMALL = 1 << 0, /* of the pool for requests up to 1 MiB */
+  TN_SEGMENT_EXPANDABLE = 1 << 1,
+  TN_SEGMENT_UNTILED = 1 << 2 /* the file's blocks did not tile it and were left out */
+};
 
 typedef struct tn_segment {
   tn_addr addr;
@@ -318,6 +322,16 @@ TN_API const char *tn_category_name(int category);
 TN_API const char *tn_phase_name(int phase);
 TN_API const char *tn_action_name(int action);
 TN_API const char *tn_block_state_name(int state);
+
+/* ---- snapshots ----------------------------------------------------------------------------------------------------------- */
+
+/* A memory snapshot of PyTorch 2.0 or later as a trace that passed tn_trace_check(): what torch.cuda.memory._dump_snapshot() wrote, a pickle
+ * of torch.cuda.memory_snapshot(), the same as JSON, any of these packed by gzip, or a trace file that holds one.  "-" is standard
+ * input.  A pickle is data here: an opcode that could run code is refused.  Meta keys: "schema", the first version that writes such
+ * a file ("2.9+"); "allocator.NAME" for each setting, as text or JSON; "entries_skipped", when actions are unknown.
+ * TN_EFORMAT: one line with the byte offset (also in err->offset) and what was expected.  TN_ENOENT, TN_EPERM, TN_EIO, TN_ENOMEM. */
+TN_API int tn_snapshot_load(const char *path, tn_trace **out, tn_error *err);
+TN_API int tn_snapshot_parse(const void *data, size_t size, tn_trace **out, tn_error *err);
 
 /* ---- the caching model --------------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 TORCH=${TORCH:-torch==2.13.0}
-PACKAGES="cmake ninja-build g++ pkg-config libsqlite3-dev libjansson-dev libcmocka-dev python3-venv"
+PACKAGES="cmake ninja-build g++ pkg-config libsqlite3-dev libjansson-dev zlib1g-dev libcmocka-dev python3-venv"
 TEST_PACKAGES="numpy pytest hypothesis transformers==5.24.* scikit-learn ruff mypy scikit-build-core"
 
 say() { echo "setup: $*" >&2; }
@@ -23,6 +23,7 @@ have() {
     pkg-config) command -v pkg-config ;;
     libsqlite3-dev) pkg-config --exists sqlite3 ;;
     libjansson-dev) pkg-config --exists jansson ;;
+    zlib1g-dev) pkg-config --exists zlib ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     python3-venv) "$PYTHON" -c 'import ensurepip, venv' ;;
   esac >/dev/null 2>&1

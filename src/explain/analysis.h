@@ -52,11 +52,11 @@ typedef struct tn__pin {
 
 /* ---- what it is ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct tn__stack_row { /* allocated bytes of one group of equal stacks at a moment */
+typedef struct tn__stack_row { /* allocated bytes of one group of equal stacks and one category at a moment */
   uint32_t stack;    /* group; TN_NONE: no stack was recorded */
   uint32_t blocks;
   uint64_t bytes;
-  uint8_t category;  /* of most of the bytes */
+  uint8_t category;
   uint8_t reserved[7];
 } tn__stack_row;
 
@@ -69,9 +69,24 @@ typedef struct tn__composition {
   tn_vec rows; /* tn__stack_row, largest first */
 } tn__composition;
 
+/* ---- phases -------------------------------------------------------------------------------------------------------------- */
+
+/* A run: entries of one phase in a row. */
+typedef struct tn__run {
+  uint32_t begin; /* its first entry */
+  uint32_t phase; /* tn_phase */
+} tn__run;
+
+typedef struct tn__phases {
+  tn_vec runs; /* tn__run; the first begins at entry 0; empty when there are no entries */
+  uint32_t has_stacks; /* 0: no entry has frames, and every phase is OTHER */
+  uint32_t has_backward, has_optimizer;
+} tn__phases;
+
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
 
-enum tn__steps_from { TN__STEPS_NONE, TN__STEPS_ANNOTATED, TN__STEPS_PERIODIC };
+/* annotations; runs of the optimizer or of backward; an allocation that comes again and again */
+enum tn__steps_from { TN__STEPS_NONE, TN__STEPS_ANNOTATED, TN__STEPS_PHASES, TN__STEPS_PERIODIC };
 
 typedef struct tn__step {
   uint32_t begin, end;       /* moments; steps do not overlap, and lie in order */
@@ -91,28 +106,31 @@ typedef struct tn__steps {
 
 /* ---- findings ------------------------------------------------------------------------------------------------------------ */
 
-/* code, name in output, what it is called in the verdict.  In the order of the advice: free fixes first, those that change maths last. */
-#define TN__FINDINGS(X)                                            \
-  X(OOM, "OOM", "out of memory")                                   \
-  X(CAP, "CAP", "a limit below the card")                          \
-  X(LEAK, "LEAK", "memory grows every step")                       \
-  X(GRAPH_KEPT, "GRAPH_KEPT", "the autograd graph of a loss is kept") \
-  X(EVAL_GRAPH, "EVAL_GRAPH", "evaluation keeps an autograd graph") \
-  X(GRADS_KEPT, "GRADS_KEPT", "gradients stay between steps")      \
-  X(RETRIES, "RETRIES", "the allocator had to give memory back and ask again") \
-  X(FRAGMENTATION, "FRAGMENTATION", "free memory in pieces")       \
-  X(STREAM_CACHE, "STREAM_CACHE", "memory cached for other streams") \
-  X(STREAM_DELAY, "STREAM_DELAY", "frees wait for another stream") \
-  X(GRAPH_POOL, "GRAPH_POOL", "private pools")                     \
-  X(CACHE_IDLE, "CACHE_IDLE", "cached and unused")                 \
-  X(ROUNDING, "ROUNDING", "lost to rounding")                      \
-  X(NEAR_OOM, "NEAR_OOM", "close to the limit")                    \
-  X(OPT_TEMP, "OPT_TEMP", "temporaries of the optimizer")          \
-  X(LOGITS_PEAK, "LOGITS_PEAK", "the peak is at the loss")         \
-  X(ATTENTION, "ATTENTION", "attention matrices")                  \
-  X(VARIABLE, "VARIABLE", "a few steps are much larger")           \
-  X(ACTIVATIONS, "ACTIVATIONS", "activations")                     \
-  X(OPTIMIZER_STATE, "OPTIMIZER_STATE", "optimizer state")         \
+/* code, name in output, in words.  In the order of advice: what ended the run, free fixes, what changes the maths last. */
+#define TN__FINDINGS(X)                                                          \
+  X(OOM, "OOM", "out of memory")                                                 \
+  X(CAP, "CAP", "a limit below the card's size")                                 \
+  X(LEAK, "LEAK", "memory grows every step")                                     \
+  X(GRAPH_KEPT, "GRAPH_KEPT", "autograd graphs are kept")                        \
+  X(EVAL_GRAPH, "EVAL_GRAPH", "a forward pass without backward keeps its graph") \
+  X(HELD_OVER, "HELD_OVER", "results of the step before are still held")         \
+  X(GRADS_KEPT, "GRADS_KEPT", "gradients stay through the next forward pass")    \
+  X(RETRIES, "RETRIES", "the allocator gave its cache back to go on")            \
+  X(FRAGMENTATION, "FRAGMENTATION", "free memory in pieces")                     \
+  X(STREAM_CACHE, "STREAM_CACHE", "memory cached for other streams")             \
+  X(STREAM_DELAY, "STREAM_DELAY", "frees that wait for another stream")          \
+  X(GRAPH_POOL, "GRAPH_POOL", "private pools")                                   \
+  X(CACHE_IDLE, "CACHE_IDLE", "cached and unused")                               \
+  X(ROUNDING, "ROUNDING", "lost to rounding")                                    \
+  X(NEAR_OOM, "NEAR_OOM", "close to the limit")                                  \
+  X(OPT_TEMP, "OPT_TEMP", "temporaries of the optimizer")                        \
+  X(LOGITS_PEAK, "LOGITS_PEAK", "the loss makes the peak")                       \
+  X(GRADS_PEAK, "GRADS_PEAK", "all gradients at once")                           \
+  X(COPIES, "COPIES", "parameters twice")                                        \
+  X(ATTENTION, "ATTENTION", "attention matrices")                                \
+  X(VARIABLE, "VARIABLE", "some steps are much larger")                          \
+  X(ACTIVATIONS, "ACTIVATIONS", "activations")                                   \
+  X(OPTIMIZER_STATE, "OPTIMIZER_STATE", "optimizer state")                       \
   X(PARAMETERS, "PARAMETERS", "parameters")
 enum tn__finding_code {
 #define TN__FINDING_ENUM(name, text, words) TN__FINDING_##name,
@@ -124,12 +142,21 @@ enum tn__finding_code {
 /* fault: it ended the run or will; waste: bytes for nothing; note: what the bytes are, and what could make them fewer */
 enum tn__severity { TN__SEVERITY_FAULT, TN__SEVERITY_WASTE, TN__SEVERITY_NOTE };
 
+/* What the fix does to the results of training. */
+#define TN__EXACTNESS(X) X(NONE, "") X(IDENTICAL, "identical") X(SAME_MATHS, "same maths") X(NUMERICS, "changes numerics")
+enum tn__exactness {
+#define TN__EXACTNESS_ENUM(name, text) TN__EXACT_##name,
+  TN__EXACTNESS(TN__EXACTNESS_ENUM)
+#undef TN__EXACTNESS_ENUM
+      TN__EXACTNESS_COUNT
+};
+
 /* Texts are strings of the analysis (tn__strings_get(&analysis->texts, id)). */
 typedef struct tn__finding {
   uint8_t code;       /* tn__finding_code */
   uint8_t severity;   /* tn__severity */
-  uint8_t inferred;   /* 1: rests on inferred categories */
-  uint8_t reserved;
+  uint8_t inferred;   /* 1: rests on inferred phases and categories */
+  uint8_t exactness;  /* tn__exactness of the fix */
   uint32_t what;      /* one sentence with its bytes */
   uint32_t evidence;  /* what it was computed from; lines */
   uint32_t fix;       /* what to do, with the line to paste; "" */
@@ -163,14 +190,17 @@ typedef struct tn__analysis_options {
 typedef struct tn__analysis {
   tn__history history;
   tn__stacks stacks;
+  tn__phases phases;
   tn__steps steps;
   tn_strings texts;
   uint64_t total_bytes;           /* 0: not known */
+  uint32_t stream;                /* the one that asks for most: that of the OOM, or with the most bytes at the peak */
   uint32_t peak_allocated_moment; /* first moment with the most allocated bytes */
-  uint32_t peak_reserved_moment;
+  uint32_t peak_reserved_moment;  /* likewise of reserved bytes, after the allocation that they were reserved for */
+  uint64_t waste_bytes;           /* most reserved less most allocated: what perfect packing would have saved */
   tn__composition peak, end;      /* at peak_allocated_moment, at the snapshot */
   tn__accounting account_end;     /* at the snapshot */
-  tn__accounting account_peak;    /* at peak_reserved_moment (its last moment before anything is given back: the tightest) */
+  tn__accounting account_peak;    /* at peak_reserved_moment */
   tn_vec pins;      /* tn__pin at the snapshot, most free bytes first */
   tn_vec findings;  /* tn__finding, worst first */
   tn_vec unchecked; /* tn__unchecked */
@@ -188,8 +218,11 @@ void tn__composition_deinit(tn__composition *composition);
 /* The frame that stands for a stack in one line: "train.py:22 forward".  0 when there is none: then text is not changed. */
 int tn__stack_place(const tn_trace *trace, const tn__stacks *stacks, uint32_t stack, tn_text *text);
 
-const char *tn__finding_name(int code);
-const char *tn__part_name(int part);
+const char *tn__finding_name(int code);  /* "LEAK" */
+const char *tn__finding_words(int code); /* "memory grows every step" */
+const char *tn__exactness_name(int exactness);
+const char *tn__part_name(int part);     /* "holes" */
+const char *tn__part_note(int part);     /* what that is */
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,343 @@
+/* build.c -- the machine: stack, arena and objects.  See build.h. */
+#include "snapshot/build.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "snapshot/utf8.h"
+#include "trace/trace.h"
+
+/* An honest snapshot takes less than twice its size. */
+#define MEMORY_FREE ((uint64_t)128 << 20)
+enum { MEMORY_RATIO = 8, MARKS_MAX = 1000 };
+
+/* ---- life ---------------------------------------------------------------------------------------------------------------- */
+
+static void vectors_init(tn__build *build) {
+  tn__vec_init(&build->stack, sizeof(tn__item));
+  tn__vec_init(&build->marks, sizeof(uint32_t));
+  tn__vec_init(&build->arena, sizeof(tn__item));
+  tn__vec_init(&build->objects, sizeof(tn__object));
+  tn__vec_init(&build->raw_segments, sizeof(tn__raw_segment));
+  tn__vec_init(&build->histories, sizeof(tn__history));
+  tn__vec_init(&build->runs, sizeof(tn__run));
+  tn__vec_init(&build->settings, sizeof(tn__setting));
+  tn__vec_init(&build->tops, sizeof(tn__top));
+}
+
+int tn__build_init(tn__build *build, tn_error *err) {
+  *build = (tn__build){.err = err};
+  vectors_init(build);
+  int rc = tn_trace_new(&build->trace);
+  if (!rc) rc = tn__schema_init(build);
+  if (!rc) return TN_OK;
+  tn__build_deinit(build);
+  return tn__error_set(err, rc, NULL);
+}
+
+void tn__build_deinit(tn__build *build) {
+  tn__map_deinit(&build->pool_index);
+  tn__map_deinit(&build->stream_index);
+  tn__map_deinit(&build->stack_index);
+  tn__map_deinit(&build->frame_index);
+  tn__vec_deinit(&build->tops);
+  tn__vec_deinit(&build->settings);
+  tn__vec_deinit(&build->runs);
+  tn__vec_deinit(&build->histories);
+  tn__vec_deinit(&build->raw_segments);
+  tn__vec_deinit(&build->objects);
+  tn__vec_deinit(&build->arena);
+  tn__vec_deinit(&build->marks);
+  tn__vec_deinit(&build->stack);
+  tn_trace_free(build->trace);
+  build->trace = NULL;
+}
+
+/* ---- messages and limits ------------------------------------------------------------------------------------------------- */
+
+int tn__build_fault(const tn__build *build, const tn__item *item, const char *format, ...) {
+  /* The item lies before the opcode at work, by less than 4 GiB: its low bits say how far. */
+  uint64_t offset = item ? build->offset - (uint32_t)((uint32_t)build->offset - item->offset) : build->offset;
+  char text[200];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return tn__error_set_at(build->err, TN_EFORMAT, offset, 0, "byte %llu: %s", (unsigned long long)offset, text);
+}
+
+int tn__build_no_memory(const tn__build *build) { return tn__error_set(build->err, TN_ENOMEM, NULL); }
+
+static uint64_t vec_bytes(const tn_vec *vec) { return (uint64_t)vec->capacity * vec->item_bytes; }
+
+int tn__build_check_memory(const tn__build *build) {
+  const tn_vec *vectors[] = {&build->stack, &build->arena, &build->objects, &build->raw_segments, &build->histories, &build->runs};
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) bytes += vec_bytes(vectors[i]);
+  for (int i = 0; i < TN_TABLE_COUNT; i++) bytes += vec_bytes(&build->trace->tables[i]);
+  bytes += vec_bytes(&build->trace->strings.texts) + build->trace->strings.index_capacity * sizeof(uint32_t);
+  bytes += (build->frame_index.capacity + build->stack_index.capacity) * sizeof(tn_map_slot);
+  if (bytes <= MEMORY_FREE + MEMORY_RATIO * build->bytes_read) return TN_OK;
+  return tn__build_fault(build, NULL, "takes more than 128 MiB and %d times its size of memory, which no snapshot does", MEMORY_RATIO);
+}
+
+/* ---- the stack ----------------------------------------------------------------------------------------------------------- */
+
+int tn__build_push_slow(tn__build *build, tn__item item) {
+  return tn__vec_push(&build->stack, &item) ? tn__build_no_memory(build) : TN_OK;
+}
+
+int tn__build_object(tn__build *build, enum tn__object_kind kind) {
+  if (build->objects.count >= TN_NONE) return tn__build_fault(build, NULL, "has more than 4 billion containers");
+  tn__object object = {.kind = kind};
+  if (tn__vec_push(&build->objects, &object)) return tn__build_no_memory(build);
+  return tn__build_push(build, TN__ITEM_OBJECT, build->objects.count - 1);
+}
+
+/* A NUL cannot be kept, and a lone surrogate, as Python writes for file names that are no UTF-8, is none either. */
+static int text_mend(tn__build *build, const char *text, size_t len, uint32_t *out_id) {
+  tn_vec copy;
+  tn__vec_init(&copy, 1);
+  int rc = tn__vec_append(&copy, text, len);
+  if (!rc) {
+    tn__utf8_mend(copy.data, len);
+    rc = tn__strings_intern(&build->trace->strings, copy.data, len, out_id);
+  }
+  tn__vec_deinit(&copy);
+  return rc;
+}
+
+int tn__build_text(tn__build *build, const char *text, size_t len) {
+  uint32_t id = 0;
+  size_t bad = 0;
+  int rc;
+  switch (tn__utf8_check(text, len, &bad)) {
+    case TN__UTF8_GOOD: rc = tn__strings_intern(&build->trace->strings, text, len, &id); break;
+    case TN__UTF8_MENDABLE: rc = text_mend(build, text, len, &id); break;
+    default: return tn__build_fault(build, NULL, "text is not UTF-8, %zu bytes into it", bad);
+  }
+  return rc ? tn__build_no_memory(build) : tn__build_push(build, TN__ITEM_TEXT, id);
+}
+
+int tn__build_mark(tn__build *build) {
+  if (build->marks.count >= MARKS_MAX) return tn__build_fault(build, NULL, "is nested more than %d deep", MARKS_MAX);
+  if (build->stack.count >= TN_NONE) return tn__build_fault(build, NULL, "has more than 4 billion values on the stack");
+  uint32_t at = (uint32_t)build->stack.count;
+  return tn__vec_push(&build->marks, &at) ? tn__build_no_memory(build) : TN_OK;
+}
+
+int tn__build_unmark(tn__build *build, size_t *out_at) {
+  if (build->marks.count == 0) return tn__build_fault(build, NULL, "there is no MARK before it");
+  uint32_t at;
+  tn__vec_pop(&build->marks, &at);
+  *out_at = at;
+  return TN_OK;
+}
+
+int tn__build_pop(tn__build *build) {
+  uint32_t floor = build->marks.count ? TN_VEC(&build->marks, uint32_t)[build->marks.count - 1] : 0;
+  if (build->stack.count <= floor) return tn__build_fault(build, NULL, "there is nothing to take off the stack");
+  const tn__item *item = tn__vec_at(&build->stack, build->stack.count - 1);
+  if (item->tag == TN__ITEM_OBJECT) {
+    const tn__object *object = tn__build_object_at(build, item->bits);
+    if (object->kind <= TN__OBJECT_LIST && object->count > 0)
+      return tn__build_fault(build, item, "a list or dictionary is thrown away, which no snapshot does");
+  }
+  build->stack.count--;
+  return TN_OK;
+}
+
+/* ---- closing ------------------------------------------------------------------------------------------------------------- */
+
+/* Which part of the arena the items being taken in have: one stretch at its end, or the file uses a container twice at once. */
+typedef struct stretch {
+  size_t begin, end;
+} stretch;
+
+static int close_item(tn__build *build, const tn__item *item, uint32_t key, stretch *taken) {
+  if (item->tag != TN__ITEM_OBJECT) return TN_OK;
+  tn__object *object = tn__build_object_at(build, item->bits);
+  if (object->kind > TN__OBJECT_LIST) return TN_OK;
+  if (object->count > 0) {
+    if (taken->begin == taken->end) taken->begin = taken->end = object->at;
+    if (object->at != taken->end) return tn__build_fault(build, item, "a list or dictionary is used while it is being made");
+    taken->end += object->count;
+  }
+  if (object->kind == TN__OBJECT_LIST) return tn__close_list(build, object, key);
+  return tn__close_dict(build, object, key);
+}
+
+static int cut_arena(tn__build *build, const stretch *taken) {
+  if (taken->begin == taken->end) return TN_OK;
+  if (taken->end != build->arena.count) return tn__build_fault(build, NULL, "a list or dictionary is used while it is being made");
+  build->arena.count = taken->begin;
+  return TN_OK;
+}
+
+static int close_items(tn__build *build, const tn__item *items, size_t count) {
+  stretch taken = {0, 0};
+  for (size_t i = 0; i < count; i++) TN_TRY(close_item(build, &items[i], 0, &taken));
+  return cut_arena(build, &taken);
+}
+
+int tn__build_close_last(tn__build *build) {
+  return close_items(build, tn__vec_at(&build->stack, build->stack.count - 1), 1);
+}
+
+static int close_pairs(tn__build *build, const tn__item *pairs, size_t pair_count) {
+  stretch taken = {0, 0};
+  for (size_t i = 0; i < pair_count; i++) {
+    const tn__item *key = &pairs[2 * i];
+    TN_TRY(close_item(build, key, 0, &taken));
+    uint32_t known = key->tag == TN__ITEM_TEXT && key->bits < TN__KEY_COUNT ? (uint32_t)key->bits : 0;
+    TN_TRY(close_item(build, key + 1, known, &taken));
+  }
+  return cut_arena(build, &taken);
+}
+
+/* Adds to an open container's items. */
+static int arena_add(tn__build *build, tn__object *object, const tn__item *items, size_t count) {
+  if (count == 0) return TN_OK;
+  if (build->arena.count + count > TN_NONE || object->count + count > TN__OBJECT_COUNT_MAX)
+    return tn__build_fault(build, NULL, "a list or dictionary has more than %d items", TN__OBJECT_COUNT_MAX);
+  if (object->count == 0) object->at = (uint32_t)build->arena.count;
+  if (object->at + object->count != build->arena.count)
+    return tn__build_fault(build, NULL, "a list or dictionary is changed while another one is being made");
+  if (tn__vec_append(&build->arena, items, count)) return tn__build_no_memory(build);
+  object->count = (object->count + (uint32_t)count) & TN__OBJECT_COUNT_MAX;
+  return TN_OK;
+}
+
+/* ---- containers ---------------------------------------------------------------------------------------------------------- */
+
+/* The container below the items, NULL when there is none. */
+static tn__object *target(tn__build *build, size_t at) {
+  if (at == 0 || at > build->stack.count) return NULL;
+  const tn__item *item = tn__vec_at(&build->stack, at - 1);
+  return item->tag == TN__ITEM_OBJECT ? tn__build_object_at(build, item->bits) : NULL;
+}
+
+static int changed_after_use(const tn__build *build) {
+  return tn__build_fault(build, NULL, "a list or dictionary is changed after it was used; does it contain itself?");
+}
+
+int tn__build_set_items(tn__build *build, size_t at) {
+  tn__object *object = target(build, at);
+  if (!object) return tn__build_fault(build, NULL, "expected a dictionary, keys and values on the stack");
+  const tn__item *pairs = TN_VEC(&build->stack, tn__item) + at;
+  size_t count = build->stack.count - at;
+  if (count % 2) return tn__build_fault(build, NULL, "expected as many values as keys");
+  TN_TRY(close_pairs(build, pairs, count / 2));
+  switch (object->kind) {
+    case TN__OBJECT_DICT:
+      if (object->count == 0) TN_TRY(tn__schema_dict(build, object, pairs, count / 2));
+      if (object->kind == TN__OBJECT_DICT) TN_TRY(arena_add(build, object, pairs, count));
+      break;
+    case TN__OBJECT_ENTRY: TN_TRY(tn__schema_entry_set(build, object, pairs, count / 2)); break;
+    case TN__OBJECT_OTHER: break;
+    case TN__OBJECT_LIST: return tn__build_fault(build, NULL, "expected a dictionary, found a list");
+    default: return changed_after_use(build);
+  }
+  build->stack.count = at;
+  return TN_OK;
+}
+
+/* Whose records a list of these objects is a run of, and which list that is; LIST: of none. */
+static enum tn__object_kind run_kind(const tn__object *object) {
+  switch (object->kind) {
+    case TN__OBJECT_ENTRY: return TN__OBJECT_ENTRIES;
+    case TN__OBJECT_BLOCK: return TN__OBJECT_BLOCKS;
+    case TN__OBJECT_SEGMENT: return TN__OBJECT_SEGMENTS;
+    case TN__OBJECT_ANNOTATION: return TN__OBJECT_ANNOTATIONS;
+    default: return TN__OBJECT_LIST;
+  }
+}
+
+static tn_vec *run_table(tn__build *build, enum tn__object_kind kind) {
+  switch (kind) {
+    case TN__OBJECT_ENTRIES: return &build->trace->tables[TN_TABLE_ENTRY];
+    case TN__OBJECT_BLOCKS: return &build->trace->tables[TN_TABLE_SEGMENT_BLOCK];
+    case TN__OBJECT_ANNOTATIONS: return &build->trace->tables[TN_TABLE_ANNOTATION];
+    default: return &build->raw_segments;
+  }
+}
+
+/* Copies records to the end of their table: when a list has not got them in a row. */
+static int run_copy(tn__build *build, tn_vec *table, size_t at, size_t count) {
+  if (tn__vec_reserve(table, count)) return tn__build_no_memory(build);
+  memcpy((char *)table->data + table->count * table->item_bytes, (char *)table->data + at * table->item_bytes, count * table->item_bytes);
+  table->count += count;
+  if (count > 1) TN_TRY(tn__build_check_memory(build));
+  return table->count < TN_NONE ? TN_OK : tn__build_fault(build, NULL, "has more than 4 billion records");
+}
+
+static int run_add(tn__build *build, tn__object *list, uint32_t record) {
+  tn_vec *table = run_table(build, list->kind);
+  if (list->count == TN__OBJECT_COUNT_MAX) return tn__build_fault(build, NULL, "a list has more than %d items", TN__OBJECT_COUNT_MAX);
+  if (list->count == 0) list->at = record;
+  if (list->at + list->count != record) {
+    size_t from = list->at, moved = list->count;
+    if (from + moved != table->count) {
+      list->at = (uint32_t)table->count;
+      TN_TRY(run_copy(build, table, from, moved));
+    }
+    TN_TRY(run_copy(build, table, record, 1));
+  }
+  list->count = (list->count + 1) & TN__OBJECT_COUNT_MAX;
+  return TN_OK;
+}
+
+static int run_append(tn__build *build, tn__object *list, const tn__item *items, size_t count) {
+  for (size_t i = 0; i < count && list->kind != TN__OBJECT_OTHER; i++) {
+    const tn__object *object = items[i].tag == TN__ITEM_OBJECT ? tn__build_object_at(build, items[i].bits) : NULL;
+    if (object && run_kind(object) == list->kind)
+      TN_TRY(run_add(build, list, object->at));
+    else
+      list->kind = TN__OBJECT_OTHER; /* a mixture */
+  }
+  return TN_OK;
+}
+
+static int list_append(tn__build *build, tn__object *list, const tn__item *items, size_t count) {
+  TN_TRY(close_items(build, items, count));
+  if (list->kind == TN__OBJECT_LIST && list->count == 0 && count > 0 && items->tag == TN__ITEM_OBJECT)
+    list->kind = run_kind(tn__build_object_at(build, items->bits)) & 31u;
+  switch (list->kind) {
+    case TN__OBJECT_LIST: return arena_add(build, list, items, count);
+    case TN__OBJECT_ENTRIES:
+    case TN__OBJECT_BLOCKS:
+    case TN__OBJECT_SEGMENTS:
+    case TN__OBJECT_ANNOTATIONS: return run_append(build, list, items, count);
+    case TN__OBJECT_OTHER: return TN_OK;
+    case TN__OBJECT_DICT: return tn__build_fault(build, NULL, "expected a list, found a dictionary");
+    default: return changed_after_use(build);
+  }
+}
+
+int tn__build_append(tn__build *build, size_t at) {
+  tn__object *list = target(build, at);
+  if (!list) return tn__build_fault(build, NULL, "expected a list and items on the stack");
+  TN_TRY(list_append(build, list, TN_VEC(&build->stack, tn__item) + at, build->stack.count - at));
+  build->stack.count = at;
+  return TN_OK;
+}
+
+/* A new container of the kind below the items from at on. */
+static int insert_object(tn__build *build, size_t at, enum tn__object_kind kind) {
+  TN_TRY(tn__build_object(build, kind));
+  tn__item *items = TN_VEC(&build->stack, tn__item), object = items[build->stack.count - 1];
+  memmove(items + at + 1, items + at, (build->stack.count - 1 - at) * sizeof *items);
+  items[at] = object;
+  return TN_OK;
+}
+
+int tn__build_list(tn__build *build, size_t at) {
+  TN_TRY(insert_object(build, at, TN__OBJECT_LIST));
+  return tn__build_append(build, at + 1);
+}
+
+int tn__build_dict(tn__build *build, size_t at) {
+  TN_TRY(insert_object(build, at, TN__OBJECT_DICT));
+  return tn__build_set_items(build, at + 1);
+}

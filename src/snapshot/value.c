@@ -1,0 +1,97 @@
+/* value.c -- what an item is worth as a field of a record.  See value.h. */
+#include "snapshot/value.h"
+
+#include "base/error.h"
+
+const char *tn__item_name(const tn__item *item) {
+  static const char *const names[] = {"None", "a truth value", "a number", "a number", "a fraction", "a text", "a list or dictionary",
+                                      "bytes or a number of more than 64 bits"};
+  return names[item->tag];
+}
+
+int tn__item_wrong(const tn__build *build, const tn__item *item, uint32_t key, const char *expected) {
+  return tn__build_fault(build, item, "\"%s\" is %s, expected %s", tn__keys[key], tn__item_name(item), expected);
+}
+
+/* All 64 bits: addresses and handles are shown as negative numbers by some versions.  None leaves *out. */
+int tn__item_bits(const tn__build *build, const tn__item *item, uint32_t key, uint64_t *out) {
+  switch (item->tag) {
+    case TN__ITEM_NULL: return TN_OK;
+    case TN__ITEM_BOOL:
+    case TN__ITEM_INT:
+    case TN__ITEM_BIG: *out = item->bits; return TN_OK;
+    default: return tn__item_wrong(build, item, key, "a number of 64 bits");
+  }
+}
+
+static int is_negative(const tn__item *item) { return item->tag == TN__ITEM_INT && (int64_t)item->bits < 0; }
+
+int tn__item_number(const tn__build *build, const tn__item *item, uint32_t key, uint64_t below, uint64_t *out) {
+  uint64_t value = *out;
+  TN_TRY(tn__item_bits(build, item, key, &value));
+  if (is_negative(item))
+    return tn__build_fault(build, item, "\"%s\" is %lld, expected 0 or more", tn__keys[key], (long long)item->bits);
+  if (value >= below)
+    return tn__build_fault(build, item, "\"%s\" is %llu, expected less than %llu", tn__keys[key], (unsigned long long)value,
+                           (unsigned long long)below);
+  *out = value;
+  return TN_OK;
+}
+
+int tn__item_bytes(const tn__build *build, const tn__item *item, uint32_t key, uint64_t *out) {
+  return tn__item_number(build, item, key, TN__BYTES_MAX, out);
+}
+
+int tn__item_text(const tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
+  if (item->tag == TN__ITEM_NULL) return TN_OK;
+  if (item->tag != TN__ITEM_TEXT) return tn__item_wrong(build, item, key, "a text");
+  *out = (uint32_t)item->bits;
+  return TN_OK;
+}
+
+/* A text that may also be something of no use. */
+void tn__item_text_take(const tn__item *item, uint32_t *out) {
+  if (item->tag == TN__ITEM_TEXT) *out = (uint32_t)item->bits;
+}
+
+const tn__object *tn__item_object(const tn__build *build, const tn__item *item) {
+  return item->tag == TN__ITEM_OBJECT ? tn__build_object_at(build, item->bits) : NULL;
+}
+
+int tn__item_stream(tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
+  uint64_t handle = 0;
+  TN_TRY(tn__item_bits(build, item, key, &handle));
+  return tn__build_stream(build, handle, out);
+}
+
+int tn__item_pool(const tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
+  const tn__object *object = tn__item_object(build, item);
+  if (item->tag == TN__ITEM_NULL) return TN_OK;
+  if (!object || object->kind != TN__OBJECT_POOL) return tn__item_wrong(build, item, key, "two numbers");
+  *out = object->at;
+  return TN_OK;
+}
+
+int tn__item_stack(tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
+  const tn__object *object = tn__item_object(build, item);
+  if (item->tag == TN__ITEM_NULL) return TN_OK;
+  if (object && object->kind == TN__OBJECT_EMPTY) return tn__build_stack(build, 0, out);
+  if (!object || object->kind != TN__OBJECT_STACK) return tn__item_wrong(build, item, key, "a list of frames");
+  *out = object->at;
+  return TN_OK;
+}
+
+/* A list of records of the kind; an empty one will do. */
+int tn__item_run(const tn__build *build, const tn__item *item, uint32_t key, enum tn__object_kind kind, const char *expected,
+                   tn__run *out) {
+  const tn__object *object = tn__item_object(build, item);
+  if (item->tag == TN__ITEM_NULL) return TN_OK;
+  if (!object || (object->kind != kind && object->kind != TN__OBJECT_EMPTY)) return tn__item_wrong(build, item, key, expected);
+  *out = object->kind == kind ? (tn__run){object->at, object->count} : (tn__run){0, 0};
+  return TN_OK;
+}
+
+void tn__item_category(const tn__build *build, const tn__item *item, uint8_t *out) {
+  uint8_t found = tn__item_means(build->categories, item);
+  *out = found == UINT8_MAX ? TN_CATEGORY_UNKNOWN : found;
+}
