@@ -491,6 +491,20 @@ TN_API int tn_search_get_best(const tn_search *search, tn_search_best *out);
 /* PASS and "rebuilt" of the best plan so far, to be given back by tn_text_free().  TN_ENOENT when nothing was offered. */
 TN_API int tn_search_best_json(const tn_search *search, char **out_pass, char **out_rebuilt);
 
+/* ---- html ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct tn_html_options {
+  const char *name;           /* of the snapshot, shown as the page's title; NULL = none */
+  uint64_t total_bytes;       /* of the card, or the limit of the process; 0 = not known */
+  uint64_t history_bytes_max; /* of the file for who held what at which moment; larger histories are thinned out; 0 = 3 MiB */
+} tn_html_options;
+
+/* What explain says of a snapshot as one HTML file that needs no network: memory over time, the segments at any moment, findings.
+ * options may be NULL.  The page in *out, to be given back by tn_text_free().  TN_EINVAL: the trace has no device's history. */
+TN_API int tn_report_html(const tn_trace *trace, const tn_html_options *options, char **out, tn_error *err);
+/* The same into a file, replaced at once: TN_EIO, path is as it was. */
+TN_API int tn_report_html_save(const tn_trace *trace, const tn_html_options *options, const char *path, tn_error *err);
+
 #ifdef __cplusplus
 }
 #endif
