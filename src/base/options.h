@@ -93,6 +93,8 @@ enum tn_option_kind {
     "also write the captured trace to FILE")                                                                                 \
   X(MESSAGE, "message", 'm', TEXT, "TEXT", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                   \
     "explain this out-of-memory message")                                                                                    \
+  X(HTML, "html", 0, FILE, "PAGE", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                            \
+    "also write the report of a snapshot to PAGE: one HTML file with memory over time and the segments at any moment")       \
   X(JSON, "json", 0, FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_EXPLAIN) | TN_VERB_BIT(TN_VERB_REPORT), \
     "print JSON, sizes in bytes, instead of text")                                                                           \
   X(QUIET, "quiet", 'q', FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON, "no progress and no remarks on stderr")              \

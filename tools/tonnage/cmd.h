@@ -14,6 +14,7 @@ typedef struct tn_cmd {
 /* Each returns the exit status. */
 int cmd_python(const tn_cmd *cmd);
 int cmd_explain(const tn_cmd *cmd);
+int cmd_explain_html(const tn_cmd *cmd, const tn_trace *trace); /* explain --html */
 int cmd_report(const tn_cmd *cmd);
 int cmd_help(const tn_cmd *cmd);
 int cmd_version(const tn_cmd *cmd);

@@ -28,8 +28,13 @@ static int is_snapshot(FILE *file) {
 }
 
 static int explain_snapshot(const tn_cmd *cmd, const char *path) {
-  (void)cmd;
-  return cmd_fail(TN_EFORMAT, "%.150s: a memory snapshot, which explain does not read", path);
+  if (!cmd->options.given[TN_OPTION_HTML]) return cmd_fail(TN_EFORMAT, "%.150s: a memory snapshot, which explain does not read", path);
+  tn_error err = {0};
+  tn_trace *trace = NULL;
+  int rc = tn_snapshot_load(path, &trace, &err);
+  int status = rc ? cmd_fail(rc, "%s", err.msg) : cmd_explain_html(cmd, trace);
+  tn_trace_free(trace);
+  return status;
 }
 
 /* The log's text, from file. */
@@ -47,8 +52,11 @@ static int explain_file(const tn_cmd *cmd, const char *path) {
   tn_error err = {0};
   FILE *file = file_open(path, &err);
   if (!file) return cmd_fail(err.code, "%s", err.msg);
-  int snapshot = is_snapshot(file);
-  int status = snapshot ? 0 : explain_log(cmd, file, path);
+  int snapshot = is_snapshot(file), status = 0;
+  if (!snapshot && cmd->options.given[TN_OPTION_HTML])
+    status = cmd_fail(TN_EINVAL, "%.150s: --html needs a memory snapshot", path);
+  else if (!snapshot)
+    status = explain_log(cmd, file, path);
   file_close(file);
   return snapshot ? explain_snapshot(cmd, path) : status;
 }

@@ -209,7 +209,8 @@ function accountsShow(app) {
 function notesShow(app) {
   const { device, timeline, report, history } = app, { moments, count } = timeline.base, grid = device.changes.grid;
   const notes = [];
-  notes.push(moments === 1 ? `Every one of the ${manyText(device.entries, "entry", "entries")} is in this file.`
+  if (device.entries === 0) notes.push("The file has no history: what is shown is the state at its end.");
+  else notes.push(moments === 1 ? `Every one of the ${manyText(device.entries, "entry", "entries")} is in this file.`
     : `The areas are drawn from ${countText(count)} buckets of ${moments} entries. A bucket shows its highest moment whole, so its parts add up and no peak is lost; what was not held throughout it is paler. Wider views join neighbouring buckets by the same rule${timeline.hasTime ? "; times inside a bucket are interpolated" : ""}.`);
   const exact = history.grids.filter((one) => one === 0).length;
   if (moments > 1) notes.push(grid === 0 ? "Closer than a bucket, the areas and the segment map are exact, entry by entry."

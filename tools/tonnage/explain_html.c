@@ -1,0 +1,18 @@
+/* explain_html.c -- tonnage explain FILE --html PAGE: the report of a snapshot as a page */
+#include <string.h>
+
+#include "cmd.h"
+
+static const char *name_of(const char *path) {
+  if (strcmp(path, "-") == 0) return "standard input";
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+int cmd_explain_html(const tn_cmd *cmd, const tn_trace *trace) {
+  const char *page = cmd->options.value[TN_OPTION_HTML];
+  tn_html_options options = {.name = name_of(cmd->options.args[0])};
+  tn_error err = {0};
+  int rc = tn_report_html_save(trace, &options, page, &err);
+  return rc == TN_EINVAL ? cmd_fail(rc, "%.150s: %s", cmd->options.args[0], err.msg) : rc ? cmd_fail(rc, "%s", err.msg) : 0;
+}
