@@ -125,10 +125,10 @@ class Stacks:
             {"name": draw.choice(names), "filename": f"/opt/venv/lib/python3.12/site-packages/torch/nn/modules/file{k % 60}.py", "line": 10 + k}
             for k in range(400)
         ]
-        self.bases = [[self.frames[draw.randrange(400)] for _ in range(draw.randrange(5, 13))] for _ in range(120)]
+        self.stacks = [[draw.choice(self.frames) for _ in range(draw.randrange(6, 14))] for _ in range(300)]
 
     def next(self) -> list[dict[str, Any]]:
-        return [self.frames[self.draw.randrange(400)], *self.bases[self.draw.randrange(120)]]
+        return list(self.draw.choice(self.stacks))
 
 
 def entries(count: int, draw: random.Random) -> Iterator[dict[str, Any]]:

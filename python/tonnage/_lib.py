@@ -48,6 +48,7 @@ class tn_peak(C.Structure):
         ("event", C.c_uint32),
         ("step", C.c_uint32),
         ("oom", C.c_uint32),
+        ("limit_needed_bytes", C.c_uint64),
     ]
 
 
@@ -59,23 +60,26 @@ class tn_plan_options(C.Structure):
     _fields_ = [("limit_bytes", C.c_uint64), ("expandable_segments", C.c_uint32), ("keep_all", C.c_uint32)]
 
 
+class tn_span(C.Structure):
+    _fields_ = [("host_s", C.c_double), ("device_s", C.c_double), ("length_s", C.c_double)]
+
+
 class tn_plan_result(C.Structure):
     _fields_ = [
         ("fits", C.c_int32),
         ("passes", C.c_uint32),
         ("allocated_bytes", C.c_uint64),
         ("reserved_bytes", C.c_uint64),
+        ("limit_needed_bytes", C.c_uint64),
         ("kept_bytes", C.c_uint64),
         ("smallest_bytes", C.c_uint64),
         ("extra_s", C.c_double),
-        ("host_extra_s", C.c_double),
         ("lower_bound_s", C.c_double),
-        ("first_pass_s", C.c_double),
-        ("pass_s", C.c_double),
-        ("optimizer_s", C.c_double),
-        ("host_first_pass_s", C.c_double),
-        ("host_pass_s", C.c_double),
-        ("host_optimizer_s", C.c_double),
+        ("kept_first_pass", tn_span),
+        ("kept_last_pass", tn_span),
+        ("first_pass", tn_span),
+        ("last_pass", tn_span),
+        ("optimizer", tn_span),
         ("slots", C.c_uint32),
         ("slots_rebuilt", C.c_uint32),
         ("ops_run", C.c_uint32),
@@ -137,6 +141,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "tn_trace_save": (C.c_int, [_Trace, _Text, _Error]),
     "tn_trace_load": (C.c_int, [_Text, C.POINTER(_Trace), _Error]),
     "tn_snapshot_load": (C.c_int, [_Text, C.POINTER(_Trace), _Error]),
+    "tn_snapshot_parse": (C.c_int, [C.c_char_p, C.c_size_t, C.POINTER(_Trace), _Error]),
     "tn_profile_parse": (C.c_int, [_Text, C.POINTER(tn_profile), _Error]),
     "tn_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.POINTER(tn_estimate_options), C.POINTER(tn_peak)]),
     "tn_report_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.c_uint64, C.c_int, C.POINTER(C.c_void_p)]),
@@ -254,9 +259,16 @@ class Trace:
 
     @classmethod
     def load_snapshot(cls, path: str | os.PathLike[str]) -> Trace:
-        """Reads a memory snapshot of PyTorch.  LibraryError: missing, malformed, or of a newer version."""
+        """Reads a memory snapshot of PyTorch. LibraryError: not one, malformed, or able to run code."""
         handle, error = C.c_void_p(), tn_error()
         check(library().tn_snapshot_load(os.fsencode(path), C.byref(handle), C.byref(error)), error, os.fspath(path))
+        return cls(handle.value)
+
+    @classmethod
+    def parse_snapshot(cls, data: bytes) -> Trace:
+        """The same from memory."""
+        handle, error = C.c_void_p(), tn_error()
+        check(library().tn_snapshot_parse(data, len(data), C.byref(handle), C.byref(error)), error)
         return cls(handle.value)
 
     def save(self, path: str | os.PathLike[str]) -> None:

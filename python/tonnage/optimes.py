@@ -14,53 +14,91 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _lib, devices
+from . import _lib, batches, devices
 from . import tables as T
 from .devices import Device
 from .rebuild import PlanError, find_op
 
 _META = re.compile(r"(\w+)\[([\d,]*)\](?:/([\d,]*)\+(\d+))?")
 RUNS = 4
+HOST_STEPS = 30  # of the small model; cores of a shared machine are slower at times, so a moment is not enough
+OWN_PASSES, WARM_UP = 9, 2
 BUSY_CYCLES = 1_500_000  # a good half millisecond
 SKIPPED = re.compile(r"aten\.(_fused_\w*(adam|sgd)|_foreach_|lift_fresh|_local_scalar_dense|item)")
 
 
-def with_host_times(device: Device) -> Device:
+def with_host_times(device: Device, tables: T.Tables, training: Any, card: torch.device) -> Device:
     """The device with this machine's own host time of an op: the card's profile may come from a machine with faster or slower cores.
 
+    tables: a captured and measured step of `training`, whose own passes are timed when it is there in this process; else a small model's.
     A rebuilt op takes half as long again: the hook that asks for it, and the windows it reads (measured over plans of BERT-large).
     """
-    seconds = host_op_seconds(torch.device(device.type, 0))
+    seconds = own_host_op_seconds(tables, training, card) if isinstance(training, tuple) else None
+    if seconds is None:
+        seconds = small_host_op_seconds(card)
     return replace(device, profile={**device.profile, "host_op_s": seconds, "host_rebuild_s": 1.5 * seconds})
 
 
-def host_op_seconds(device: torch.device) -> float:
-    """Host seconds of one forward op in eager mode: the time of a small model's step, on tensors too small to keep the card busy, over its
-    ops weighted as the planner weighs them."""
+def own_host_op_seconds(tables: T.Tables, live: tuple, card: torch.device) -> float | None:
+    """Host seconds of one forward op, by passes of the model itself over the first row of its batch, on the card.
+
+    Nothing of it stays: gradients are not accumulated, buffers and random numbers are put back.  None where this says nothing: the pass fails on
+    one row, or the card is so busy with it that the host waits.
+    """
+    model, _, loss, batch = live
+    weights = _weighed(tables)
+    rows = batches.size(batch)
+    piece = batches.cut(batch, 0, 1) if rows > 1 else batch
+    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    times = []
+    try:
+        with torch.random.fork_rng([card]):
+            for _ in range(OWN_PASSES):
+                torch.cuda.synchronize(card)
+                start = time.perf_counter()
+                torch.autograd.grad(loss(model, piece), parameters, allow_unused=True)
+                times.append(time.perf_counter() - start)
+    except Exception:  # the user's own code, on a batch that it may not be made for
+        return None
+    finally:
+        with torch.no_grad():
+            for buffer, value in kept:
+                buffer.copy_(value)
+    host_s = sorted(times[WARM_UP:])[(len(times) - WARM_UP) // 2]
+    busy_s = weights.device_s / max(rows, 1)
+    return host_s / weights.host_s if weights.host_s and busy_s < 0.7 * host_s else None
+
+
+def small_host_op_seconds(card: torch.device) -> float:
+    """Host seconds of one forward op: the time of a small model's pass, on tensors too small to keep the card busy."""
     from .capture import capture_tables
 
     layers = [nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Dropout(0.1)) for _ in range(12)]
-    model = nn.Sequential(*layers).to(device)
-    batch = torch.zeros(8, 64, device=device)
+    model = nn.Sequential(*layers).to(card)
+    batch = torch.zeros(8, 64, device=card)
 
     def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(device.type, torch.bfloat16):
+        with torch.autocast(card.type, torch.bfloat16):
             return model(batch).sum()
 
     times = []
-    with torch.random.fork_rng([device]):
-        for _ in range(8):
-            torch.cuda.synchronize(device)
+    with torch.random.fork_rng([card]):
+        for _ in range(HOST_STEPS):
+            torch.cuda.synchronize(card)
             start = time.perf_counter()
             loss(model, batch).backward()
-            torch.cuda.synchronize(device)
             times.append(time.perf_counter() - start)
             model.zero_grad(set_to_none=True)
+    tables = capture_tables((model, torch.optim.SGD(model.parameters(), 0.1), loss, batch), devices.find("h200"), steps=1)
+    return sorted(times)[len(times) // 2] / _weighed(tables).host_s
+
+
+def _weighed(tables: T.Tables) -> _lib.tn_span:
+    """A pass as the planner counts it, with an op's host time as the unit."""
     unit = devices.find("h200")
     unit = replace(unit, profile={**unit.profile, "host_op_s": 1.0, "host_rebuild_s": 0.0})
-    tables = capture_tables((model, torch.optim.SGD(model.parameters(), 0.1), loss, batch), unit, steps=1)
-    weight = _lib.Plan(_lib.Trace.from_tables(tables), _lib.profile_parse(unit.text), 1 << 62).result.host_first_pass_s
-    return sorted(times)[len(times) // 2] / weight
+    return _lib.Plan(_lib.Trace.from_tables(tables), _lib.profile_parse(unit.text), 1 << 62).result.kept_first_pass
 
 
 class Unknown(Exception):

@@ -50,8 +50,6 @@ class Request:
 
     def __post_init__(self) -> None:
         self.card = present_card(self.device)
-        if self.card is not None:
-            self.device = optimes.with_host_times(self.device)
         self.profile = _lib.profile_parse(self.device.text)
         self.rows = 0
         self.loss_weight: dict[str, Any] = {}
@@ -69,6 +67,9 @@ class Request:
                 optimes.measure(self.captures[key], self.card)
         if not self.rows:
             self.examine(self.captures[key])
+            if self.card is not None:
+                self.device = optimes.with_host_times(self.device, self.captures[key], self.training, self.card)
+                self.profile = _lib.profile_parse(self.device.text)
         return _lib.Trace.from_tables(self.captures[key])
 
     def key(self, micro_batch: int, bf16: bool, passes: int) -> tuple[int, bool, int]:
@@ -208,15 +209,16 @@ def plan_for(
         passes = passes_of(request, best, main)
         say("checking the plan")
         peak = measured_by_capture(request, best, passes)
-        over = peak.reserved_bytes - limit
+        over = peak.limit_needed_bytes - limit
         if over <= 0:
             return written(request, best, passes, json.loads(summary), peak)
         target -= over + over // 8 + attempt * (budget_bytes >> 8)  # the library's own replay of the plan was too hopeful by this
     passes, rebuilt, peak = smallest(request, best)
-    if limit and peak.reserved_bytes <= limit:
+    if limit and peak.limit_needed_bytes <= limit:
         return written(request, best, passes, rebuilt, peak)
     spare = max(budget_bytes - request.profile.context_bytes - limit, 0)  # what the search leaves free below a budget
-    raise InfeasibleError(infeasible(request, best, baseline, peak.device_used_bytes + spare))
+    smallest_bytes = peak.device_used_bytes + peak.limit_needed_bytes - peak.reserved_bytes + spare
+    raise InfeasibleError(infeasible(request, best, baseline, smallest_bytes))
 
 
 def searched(request: Request, baseline: _lib.Trace, budget_bytes: int) -> _lib.Search:
@@ -270,7 +272,7 @@ def smallest(request: Request, best: _lib.tn_search_best) -> tuple[list[dict[str
     """The plan that needs least for the candidate that needed least, and what its capture says; `best` becomes it."""
     best.limit_bytes = 1
     plan = planned(request, captured(request, best.candidate), 1, best)
-    best.step_s += (plan.result.extra_s - best.result.extra_s) * passes_in_step(best.candidate)
+    best.step_s += (plan.result.last_pass.length_s - best.result.last_pass.length_s) * passes_in_step(best.candidate)
     best.result = plan.result
     passes = passes_of(request, best, plan.pass_json())
     return passes, json.loads(plan.rebuilt_json()), measured_by_capture(request, best, passes)
@@ -307,7 +309,7 @@ def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: lis
         pair = 2 if (candidate.count > 1 or candidate.rest) and 2 * rows <= request.rows else 1
         trace = request.capture(rows, bool(candidate.bf16), pair, [entry])
         peaks.append(_lib.estimate(trace, request.profile, expandable_segments=bool(best.expandable_segments)))
-    largest = max(peaks, key=lambda peak: peak.reserved_bytes)
+    largest = max(peaks, key=lambda peak: peak.limit_needed_bytes)
     largest.allocated_bytes = max(peak.allocated_bytes for peak in peaks)
     return largest
 
@@ -315,7 +317,7 @@ def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: lis
 def written(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]], rebuilt: list[dict[str, Any]], peak: _lib.tn_peak) -> dict[str, Any]:
     candidate, result = best.candidate, best.result
     more = passes_in_step(candidate)
-    extra_ms, step_ms = result.extra_s * more * 1e3, best.step_s * 1e3
+    extra_ms, step_ms = (result.last_pass.length_s - result.kept_last_pass.length_s) * more * 1e3, best.step_s * 1e3
     base_ms, whole_ms = best.unconstrained_step_s * 1e3, best.whole_step_s * 1e3
     levers = []
     if candidate.bf16:

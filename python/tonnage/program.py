@@ -113,6 +113,8 @@ class Program:
         self.held = {self._register(int(value)) for holds in plan.get("hold", {}).values() for value, _ in holds}
         self._slots(plan, ops)
         self.size = len(self._registers)
+        self.rebuilds = bool(plan["rebuild"])
+        self.has_work = True  # the first pass is checked against the plan; where every slot is kept, later ones need no hooks
 
     def _register(self, value: int) -> int:
         return self._registers.setdefault(value, len(self._registers))

@@ -108,7 +108,7 @@ class Step:
 
     def _forward(self, piece: Any, program: Program | None, share: torch.Tensor | float = 1.0) -> torch.Tensor:
         """Loss and gradients of one micro-batch; returns its part of the batch's loss."""
-        run = Run(program, batches.leaves(piece), self._stats, self._say) if program is not None else None
+        run = Run(program, batches.leaves(piece), self._stats, self._say) if program is not None and program.has_work else None
         cast = torch.autocast(self._device.type, torch.bfloat16) if self._bf16 else nullcontext()
         try:
             with cast, run or nullcontext():
@@ -125,6 +125,7 @@ class Step:
         finally:
             if run is not None:
                 run.finish()
+                run.program.has_work = run.program.rebuilds
 
 
 def check(plan: dict[str, Any]) -> None:

@@ -78,7 +78,11 @@ def load(device: Device, release: int = 0) -> None:
 
 
 def _start(library: Path, device: Device, release: int = 0) -> ctypes.CDLL:
-    """Imports torch with the card in it."""
+    """Imports torch with the card in it.
+
+    A real card is hidden: PyTorch would start its allocator for as many cards as the driver counts, and the virtual one is none of them.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     entry = _Entry(library)
     sys.meta_path.insert(0, entry)
     try:

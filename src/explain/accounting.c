@@ -77,13 +77,13 @@ typedef struct pins {
   tn_vec *rows;
   tn_map by_stack; /* group -> row */
   tn_map seen;     /* spans counted as blocks */
-  const tn__history *history;
+  const tn__chronicle *history;
   const tn__stacks *stacks;
 } pins;
 
 static int pin_add(pins *p, uint32_t number, uint64_t free_bytes) {
   const tn__span *span = &TN__SPANS(p->history)[number];
-  uint32_t group = span->stack < p->stacks->count ? p->stacks->group[span->stack] : TN_NONE;
+  uint32_t group = tn__span_group(p->stacks, span);
   uint32_t at = tn__map_get(&p->by_stack, group);
   if (at == TN_NONE) {
     at = (uint32_t)p->rows->count;

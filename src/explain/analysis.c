@@ -47,7 +47,7 @@ const char *tn__part_note(int part) {
 /* ---- peaks --------------------------------------------------------------------------------------------------------------- */
 
 /* A segment is reserved by the entry before the allocation that needs it. */
-static uint32_t after_allocation(const tn__history *history, uint32_t moment) {
+static uint32_t after_allocation(const tn__chronicle *history, uint32_t moment) {
   uint32_t at = moment;
   while (at < history->entry_count && at < moment + 2 && history->entries[at].action != TN_ACTION_ALLOC) at++;
   return at < history->entry_count && history->entries[at].action == TN_ACTION_ALLOC ? at + 1 : moment;
@@ -124,7 +124,7 @@ int tn__analysis_init(tn__analysis *a, const tn_trace *trace, size_t device_reco
   tn__vec_init(&a->findings, sizeof(tn__finding));
   tn__vec_init(&a->unchecked, sizeof(tn__unchecked));
   TN_TRY(tn__strings_init(&a->texts));
-  TN_TRY(tn__history_init(&a->history, trace, device_record));
+  TN_TRY(tn__chronicle_init(&a->history, trace, device_record));
   TN_TRY(tn__stacks_init(&a->stacks, trace));
   TN_TRY(tn__phases_init(&a->phases, &a->history, &a->stacks));
   TN_TRY(tn__steps_init(&a->steps, &a->history, &a->phases, &a->stacks));
@@ -143,7 +143,7 @@ void tn__analysis_deinit(tn__analysis *a) {
   tn__steps_deinit(&a->steps);
   tn__phases_deinit(&a->phases);
   tn__stacks_deinit(&a->stacks);
-  tn__history_deinit(&a->history);
+  tn__chronicle_deinit(&a->history);
   tn__strings_deinit(&a->texts);
   tn__vec_deinit(&a->unchecked);
   tn__vec_deinit(&a->findings);

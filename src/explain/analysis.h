@@ -7,7 +7,7 @@
 
 #include "base/strings.h"
 #include "base/text.h"
-#include "explain/history.h"
+#include "explain/chronicle.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,7 +44,7 @@ typedef struct tn__accounting {
 
 /* A live block that keeps a segment from being given back, summed by stack: free bytes in segments where it is a neighbour. */
 typedef struct tn__pin {
-  uint32_t stack;        /* group, see tn__stacks */
+  uint32_t stack;        /* group, see tn__span_group() */
   uint32_t blocks;       /* live blocks */
   uint64_t block_bytes;  /* their sizes */
   uint64_t free_bytes;   /* of the holes beside them; a hole with two neighbours counts half for each */
@@ -53,7 +53,7 @@ typedef struct tn__pin {
 /* ---- what it is ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct tn__stack_row { /* allocated bytes of one group of equal stacks and one category at a moment */
-  uint32_t stack;    /* group; TN_NONE: no stack was recorded */
+  uint32_t stack;    /* see tn__span_group() */
   uint32_t blocks;
   uint64_t bytes;
   uint8_t category;
@@ -81,6 +81,7 @@ typedef struct tn__phases {
   tn_vec runs; /* tn__run; the first begins at entry 0; empty when there are no entries */
   uint32_t has_stacks; /* 0: no entry has frames, and every phase is OTHER */
   uint32_t has_backward, has_optimizer;
+  uint32_t bare_is_backward; /* 1: entries without frames are taken to be autograd's thread */
 } tn__phases;
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
@@ -174,6 +175,8 @@ typedef struct tn__unchecked {
 /* ---- stacks -------------------------------------------------------------------------------------------------------------- */
 
 /* Stacks with the same frames are one group; its number is that of its first member. */
+#define TN__GROUP_BEFORE (TN_NONE - 1) /* no stack, because the block is older than the history */
+
 typedef struct tn__stacks {
   uint32_t *group;  /* by stack */
   uint32_t *place;  /* by stack: the frame (position in the stack) that a user would call the place; TN_NONE: none */
@@ -188,7 +191,7 @@ typedef struct tn__analysis_options {
 } tn__analysis_options;
 
 typedef struct tn__analysis {
-  tn__history history;
+  tn__chronicle history;
   tn__stacks stacks;
   tn__phases phases;
   tn__steps steps;
@@ -212,9 +215,11 @@ int tn__analysis_init(tn__analysis *analysis, const tn_trace *trace, size_t devi
 void tn__analysis_deinit(tn__analysis *analysis);
 
 /* Who held allocated memory at any moment.  Deinit in any case. */
-int tn__composition_init(tn__composition *composition, const tn__history *history, const tn__stacks *stacks, uint32_t moment);
+int tn__composition_init(tn__composition *composition, const tn__chronicle *history, const tn__stacks *stacks, uint32_t moment);
 void tn__composition_deinit(tn__composition *composition);
 
+/* The group that a block's bytes are summed under: TN__GROUP_BEFORE, or TN_NONE: there is no stack. */
+uint32_t tn__span_group(const tn__stacks *stacks, const tn__span *span);
 /* The frame that stands for a stack in one line: "train.py:22 forward".  0 when there is none: then text is not changed. */
 int tn__stack_place(const tn_trace *trace, const tn__stacks *stacks, uint32_t stack, tn_text *text);
 

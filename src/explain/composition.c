@@ -36,7 +36,7 @@ static int span_add(sums *s, const tn__span *span, uint32_t group) {
   return TN_OK;
 }
 
-int tn__composition_init(tn__composition *composition, const tn__history *history, const tn__stacks *stacks, uint32_t moment) {
+int tn__composition_init(tn__composition *composition, const tn__chronicle *history, const tn__stacks *stacks, uint32_t moment) {
   *composition = (tn__composition){.moment = moment};
   tn__vec_init(&composition->rows, sizeof(tn__stack_row));
   sums s = {.composition = composition};
@@ -47,7 +47,7 @@ int tn__composition_init(tn__composition *composition, const tn__history *histor
     if (span->alloc != TN_NONE && span->alloc >= moment) break; /* in the order of allocation */
     if (!span->bytes || !tn__span_is_active(span, moment)) continue;
     composition->level.active_bytes += span->bytes;
-    if (tn__span_is_allocated(span, moment)) rc = span_add(&s, span, tn__stacks_group(stacks, span->stack));
+    if (tn__span_is_allocated(span, moment)) rc = span_add(&s, span, tn__span_group(stacks, span));
   }
   tn__map_deinit(&s.by_key);
   if (!rc && composition->rows.count) qsort(composition->rows.data, composition->rows.count, sizeof(tn__stack_row), row_compare);

@@ -195,14 +195,16 @@ static int leaks_find(tn__analysis *a) {
 
 /* ---- evaluation with autograd on ----------------------------------------------------------------------------------------- */
 
-/* Frees in a row, no allocation between: many blocks of one forward pass die together, and no backward has come since they were made.
- * Without autograd each layer's results die soon after the next layer has read them. */
+/* Frees in a row, no allocation between: most of what a forward pass holds dies at once, and no backward has come since it was made.
+ * Without autograd each layer's results die soon after the next layer has read them.  (Autocast drops its copies of weights together
+ * too, but then what was saved for backward stays.) */
 typedef struct burst {
   uint32_t blocks, first_alloc; /* entry */
   uint64_t bytes;
   uint32_t largest;             /* span */
   uint32_t end;                 /* entry of the last free */
   uint32_t eval;                /* blocks whose stack speaks of evaluation */
+  uint64_t left_bytes;          /* of the same pass, still live when the burst ended */
 } burst;
 
 enum { BURST_BLOCKS_MIN = 16 };
@@ -217,25 +219,47 @@ static void burst_see(burst *b, const tn__analysis *a, uint32_t number, uint32_t
   b->end = at;
 }
 
+typedef struct bursts {
+  burst best, now;
+  uint32_t last_backward; /* entry + 1 */
+  uint64_t live_bytes;    /* made in forward since then */
+} bursts;
+
+static void burst_end(bursts *b) {
+  int is_most = b->now.bytes / 4 >= b->now.left_bytes;
+  if (b->now.blocks >= BURST_BLOCKS_MIN && is_most && b->now.bytes > b->best.bytes) b->best = b->now;
+  b->now = (burst){.largest = TN_NONE};
+}
+
+static void bursts_see(bursts *b, const tn__analysis *a, uint32_t number, uint32_t at) {
+  const tn__span *span = tn__analysis_span(a, number);
+  int is_forward = span->phase == TN_PHASE_FORWARD || span->phase == TN_PHASE_LOSS;
+  if (span->alloc == at) burst_end(b);
+  if (!is_forward || span->alloc == TN_NONE || span->alloc < b->last_backward) return;
+  if (span->alloc == at) b->live_bytes += span->bytes;
+  if (span->asked != at) return;
+  b->live_bytes -= span->bytes;
+  burst_see(&b->now, a, number, at);
+  b->now.left_bytes = b->live_bytes;
+}
+
+static void backward_see(bursts *b, uint32_t at) {
+  if (b->last_backward < at) burst_end(b);
+  b->last_backward = at + 1;
+  b->live_bytes = 0;
+}
+
 static burst burst_find(const tn__analysis *a) {
-  burst best = {.largest = TN_NONE}, now = best;
+  bursts b = {.best = {.largest = TN_NONE}, .now = {.largest = TN_NONE}};
   const tn__run *runs = a->phases.runs.data;
   size_t run = 0;
-  uint32_t last_backward = 0; /* entry + 1 */
   for (uint32_t i = 0; i < a->history.entry_count; i++) {
     if (run + 1 < a->phases.runs.count && runs[run + 1].begin == i) run++;
-    if (runs[run].phase == TN_PHASE_BACKWARD) last_backward = i + 1;
-    uint32_t number = a->history.span_of[i];
-    if (number == TN_NONE) continue;
-    const tn__span *span = tn__analysis_span(a, number);
-    if (span->alloc == i) {
-      if (now.blocks >= BURST_BLOCKS_MIN && now.bytes > best.bytes) best = now;
-      now = (burst){.largest = TN_NONE};
-    }
-    int is_forward = span->phase == TN_PHASE_FORWARD || span->phase == TN_PHASE_LOSS;
-    if (span->asked == i && span->alloc != TN_NONE && is_forward && span->alloc >= last_backward) burst_see(&now, a, number, i);
+    if (runs[run].phase == TN_PHASE_BACKWARD) backward_see(&b, i);
+    if (a->history.span_of[i] != TN_NONE) bursts_see(&b, a, a->history.span_of[i], i);
   }
-  return now.blocks >= BURST_BLOCKS_MIN && now.bytes > best.bytes ? now : best;
+  burst_end(&b);
+  return b.best;
 }
 
 static int eval_find(tn__analysis *a) {
@@ -252,7 +276,8 @@ static int eval_find(tn__analysis *a) {
   tn__text_printf(&note.what, "A forward pass without backward kept %u blocks (", b.blocks);
   size_add(&note.what, "", b.bytes, ") to its end, as if for backward");
   tn__text_add(&note.what, b.eval ? ", in evaluation." : ".");
-  tn__text_printf(&note.evidence, "entries %u to %u: made one after the other, freed together", b.first_alloc, b.end);
+  tn__text_printf(&note.evidence, "entries %u to %u: made one after the other, freed together; ", b.first_alloc, b.end);
+  size_add(&note.evidence, "", b.left_bytes, " of the pass stayed");
   size_add(&note.evidence, "\nlargest ", largest->bytes, " from ");
   tn__say_place_op(&note.evidence, a, largest->stack);
   note.finding.inferred = 1;

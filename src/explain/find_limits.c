@@ -45,7 +45,7 @@ static void pieces_count(oom *o, const tn__layout *layout, uint32_t stream) {
   }
 }
 
-static tn__level level_at(const tn__history *history, uint32_t moment) {
+static tn__level level_at(const tn__chronicle *history, uint32_t moment) {
   tn__walk walk = tn__walk_begin(history);
   while (walk.moment < moment && tn__walk_next(&walk)) {}
   return walk.level;

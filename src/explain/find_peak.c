@@ -71,8 +71,7 @@ static int logits_find(tn__analysis *a) {
   size_add(&note.evidence, "", largest->bytes, " from ");
   tn__say_place_op(&note.evidence, a, largest->stack);
   tn__text_printf(&note.evidence, "; the peak is in %s", tn_phase_name((int)tn__analysis_phase(a, a->peak_allocated_moment)));
-  tn__text_printf(&note.fix, "Compute output layer and loss together in pieces (a fused or chunked linear cross entropy): with %d pieces about ", CHUNKS);
-  size_add(&note.fix, "", note.finding.frees_bytes, " less.");
+  tn__text_printf(&note.fix, "Compute output layer and loss together in %d pieces (a fused or chunked linear cross entropy).", CHUNKS);
   return tn__note_close(&note, a);
 }
 

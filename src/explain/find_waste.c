@@ -46,11 +46,11 @@ static int fragmentation_find(tn__analysis *a) {
   tn__say_share(&note.what, holes, account->level.reserved_bytes);
   tn__text_add(&note.what, " of reserved) are free in pieces between live blocks");
   size_add(&note.what, "; the largest is ", account->largest_hole_bytes, ".");
-  tn__text_printf(&note.evidence, "%u segments", account->segments);
-  tn__text_add(&note.evidence, account == &a->account_peak ? ", when reserved memory was highest" : ", at the snapshot");
+  tn__text_printf(&note.evidence, "%u segments %s", account->segments,
+                  account == &a->account_peak ? "when reserved memory was highest" : "at the snapshot");
   if (a->pins.count) {
     note.finding.stack = TN_VEC(&a->pins, tn__pin)[0].stack;
-    tn__text_add(&note.evidence, "; at the snapshot:");
+    tn__text_add(&note.evidence, account == &a->account_peak ? "; at the snapshot:" : ":");
     pins_say(a, &note.evidence);
   }
   if (rounding.expandable)
@@ -248,7 +248,8 @@ static int idle_find(tn__analysis *a) {
   } else {
     tn__text_printf(&note.evidence, "%llu segments without a live block", (unsigned long long)end->idle_segments);
   }
-  tn__text_add(&note.fix, "No leak, and no gain for this process: it uses the cache before it asks for more. torch.cuda.empty_cache() gives it to others.");
+  if (!a->history.entry_count) note.finding.frees_bytes = idle; /* it may be less than nothing at the next peak, but that is not known */
+  tn__text_add(&note.fix, "No leak: this process uses its cache before it asks for more. torch.cuda.empty_cache() gives it to other processes.");
   return tn__note_close(&note, a);
 }
 

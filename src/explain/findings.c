@@ -54,8 +54,14 @@ void tn__say_share(tn_text *text, uint64_t part, uint64_t whole) {
   tn__text_printf(text, percent < 9.95 && percent > 0 ? "%.1f %%" : "%.0f %%", percent);
 }
 
+/* What stands for a place where there is none. */
+static const char *no_place(const tn__analysis *a, uint32_t stack) {
+  if (stack == TN__GROUP_BEFORE) return a->history.entry_count ? "before the history" : "an unrecorded place";
+  return a->phases.bare_is_backward ? "autograd's thread" : "an unrecorded place";
+}
+
 void tn__say_place(tn_text *text, const tn__analysis *a, uint32_t stack) {
-  if (!tn__stack_place(a->history.trace, &a->stacks, stack, text)) tn__text_add(text, "code without a recorded stack");
+  if (!tn__stack_place(a->history.trace, &a->stacks, stack, text)) tn__text_add(text, no_place(a, stack));
 }
 
 void tn__say_place_op(tn_text *text, const tn__analysis *a, uint32_t stack) {
@@ -66,7 +72,7 @@ void tn__say_place_op(tn_text *text, const tn__analysis *a, uint32_t stack) {
   if (tn__stack_place(a->history.trace, &a->stacks, stack, text)) {
     if (op.len) tn__text_printf(text, " (%s)", tn__text_view(&op));
   } else {
-    tn__text_add(text, op.len ? tn__text_view(&op) : "code without a recorded stack");
+    tn__text_add(text, op.len ? tn__text_view(&op) : no_place(a, stack));
   }
   tn__text_deinit(&op);
 }
@@ -85,7 +91,7 @@ enum tn_phase tn__analysis_phase(const tn__analysis *a, uint32_t moment) {
 /* ---- what a file cannot show --------------------------------------------------------------------------------------------- */
 
 static int unchecked_gather(tn__analysis *a) {
-  const tn__history *history = &a->history;
+  const tn__chronicle *history = &a->history;
   if (!history->entry_count) {
     TN_TRY(tn__unchecked_add(a, "peak, leaks, steps, delays",
                              "the file has no history; record it with torch.cuda.memory._record_memory_history()"));
@@ -106,12 +112,18 @@ static int unchecked_gather(tn__analysis *a) {
 
 static int compare_u64(uint64_t a, uint64_t b) { return a < b ? 1 : a > b ? -1 : 0; }
 
-/* Faults, waste, notes; then what the fix gives back; then the order of advice. */
+/* Bytes that count in the order: what the fix gives back; twice that where results stay the same and nothing gets slower. */
+static uint64_t weight_of(const tn__finding *finding) {
+  uint64_t bytes = finding->frees_bytes;
+  return finding->severity == TN__SEVERITY_WASTE ? bytes * 2 : bytes;
+}
+
+/* Faults in the order of the list; then what the fix gives back; then the order of advice. */
 static int finding_compare(const void *a, const void *b) {
   const tn__finding *left = a, *right = b;
-  if (left->severity != right->severity) return (int)left->severity - (int)right->severity;
-  if (left->severity == TN__SEVERITY_FAULT && left->code != right->code) return (int)left->code - (int)right->code;
-  int order = compare_u64(left->frees_bytes, right->frees_bytes);
+  int left_fault = left->severity == TN__SEVERITY_FAULT, right_fault = right->severity == TN__SEVERITY_FAULT;
+  if (left_fault != right_fault) return right_fault - left_fault;
+  int order = left_fault ? 0 : compare_u64(weight_of(left), weight_of(right));
   if (!order) order = (int)left->code - (int)right->code;
   return order ? order : compare_u64(left->bytes, right->bytes);
 }

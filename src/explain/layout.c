@@ -10,7 +10,7 @@
 
 /* ---- segments from cudaMalloc: whole, by address ------------------------------------------------------------------------- */
 
-static const tn_segment *final_segments(const tn__history *history) {
+static const tn_segment *final_segments(const tn__chronicle *history) {
   const tn_segment *segments = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
   return segments ? segments + history->device->segments_at : NULL;
 }
@@ -37,7 +37,7 @@ static void segment_drop(tn__layout *layout, tn_map *at, tn_addr addr) {
 }
 
 static int fixed_segments(tn__layout *layout, tn_map *at) {
-  const tn__history *history = layout->history;
+  const tn__chronicle *history = layout->history;
   const tn_segment *segments = final_segments(history);
   for (uint32_t i = 0; i < history->device->segments_count; i++) {
     if (segments[i].flags & TN_SEGMENT_EXPANDABLE) continue;
@@ -77,7 +77,7 @@ static int borders_add(tn_vec *borders, const tn__layout_segment *range, int32_t
 }
 
 static int borders_gather(tn__layout *layout, tn_vec *borders) {
-  const tn__history *history = layout->history;
+  const tn__chronicle *history = layout->history;
   const tn_segment *segments = final_segments(history);
   for (uint32_t i = 0; i < history->device->segments_count; i++) {
     if (!(segments[i].flags & TN_SEGMENT_EXPANDABLE)) continue;
@@ -199,7 +199,7 @@ static int segment_fill(tn__layout *layout, uint32_t number, const tn_vec *order
 }
 
 static int blocks_gather(tn__layout *layout, tn_vec *order) {
-  const tn__history *history = layout->history;
+  const tn__chronicle *history = layout->history;
   for (size_t i = 0; i < history->spans.count; i++) {
     const tn__span *span = tn__vec_at(&history->spans, i);
     if (span->alloc != TN_NONE && span->alloc >= layout->moment) break; /* in the order of allocation */
@@ -222,7 +222,7 @@ static int blocks_place(tn__layout *layout) {
   return rc;
 }
 
-int tn__layout_init(tn__layout *layout, const tn__history *history, uint32_t moment) {
+int tn__layout_init(tn__layout *layout, const tn__chronicle *history, uint32_t moment) {
   *layout = (tn__layout){.history = history, .moment = moment};
   tn__vec_init(&layout->segments, sizeof(tn__layout_segment));
   tn__vec_init(&layout->blocks, sizeof(uint32_t));

@@ -4,7 +4,7 @@
 #ifndef TN_EXPLAIN_LAYOUT_H
 #define TN_EXPLAIN_LAYOUT_H
 
-#include "explain/history.h"
+#include "explain/chronicle.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,7 +30,7 @@ typedef struct tn__hole {
 
 /* Segments, blocks and holes by address; blocks and holes of a segment tile it. */
 typedef struct tn__layout {
-  const tn__history *history;
+  const tn__chronicle *history;
   uint32_t moment;
   uint32_t stray_blocks; /* active blocks that lie in no segment, or in another block: the file contradicts itself */
   tn_vec segments;       /* tn__layout_segment */
@@ -38,7 +38,7 @@ typedef struct tn__layout {
   tn_vec holes;          /* tn__hole */
 } tn__layout;
 
-int tn__layout_init(tn__layout *layout, const tn__history *history, uint32_t moment); /* deinit in any case */
+int tn__layout_init(tn__layout *layout, const tn__chronicle *history, uint32_t moment); /* deinit in any case */
 void tn__layout_deinit(tn__layout *layout);
 
 #ifdef __cplusplus

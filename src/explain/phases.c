@@ -30,7 +30,7 @@ typedef struct reading {
   int bare_is_backward; /* an entry without frames is autograd's */
 } reading;
 
-static reading reading_of(const tn__history *history, const tn__stacks *stacks) {
+static reading reading_of(const tn__chronicle *history, const tn__stacks *stacks) {
   reading r = {0};
   uint32_t backward = 0, python = 0;
   for (uint32_t i = 0; i < history->entry_count; i++) {
@@ -45,7 +45,7 @@ static reading reading_of(const tn__history *history, const tn__stacks *stacks) 
 }
 
 /* When frees are not recorded with stacks of their own, PyTorch repeats the allocation's, which says nothing about now. */
-static int says_when(const tn__history *history, const tn__stacks *stacks, uint32_t at) {
+static int says_when(const tn__chronicle *history, const tn__stacks *stacks, uint32_t at) {
   const tn_entry *entry = &history->entries[at];
   if (entry->action == TN_ACTION_ALLOC) return 1;
   if (entry->action != TN_ACTION_FREE_REQUESTED || history->span_of[at] == TN_NONE) return 0;
@@ -53,7 +53,7 @@ static int says_when(const tn__history *history, const tn__stacks *stacks, uint3
   return tn__stacks_group(stacks, entry->stack) != tn__stacks_group(stacks, span->stack);
 }
 
-static int phase_of_entry(const tn__history *history, const tn__stacks *stacks, const reading *r, uint32_t at) {
+static int phase_of_entry(const tn__chronicle *history, const tn__stacks *stacks, const reading *r, uint32_t at) {
   if (!r->has_stacks || !says_when(history, stacks, at)) return PHASE_NONE;
   uint32_t cues = tn__stacks_cues(stacks, history->entries[at].stack);
   if (has_frames(cues)) return phase_of_cues(cues);
@@ -68,7 +68,7 @@ static int run_add(tn__phases *phases, uint32_t at, uint32_t phase) {
 }
 
 /* Until the first forward pass, all is set-up. */
-static int runs_find(tn__phases *phases, const tn__history *history, const tn__stacks *stacks, const reading *r) {
+static int runs_find(tn__phases *phases, const tn__chronicle *history, const tn__stacks *stacks, const reading *r) {
   uint32_t phase = r->has_stacks && history->before_count == 0 ? TN_PHASE_SETUP : TN_PHASE_OTHER;
   int begun = phase != TN_PHASE_SETUP;
   for (uint32_t i = 0; i < history->entry_count; i++) {
@@ -104,7 +104,7 @@ enum tn_phase tn__phases_at(const tn__phases *phases, uint32_t entry) {
 
 /* Walks the entries once more; a block is judged when the program lets go of it, or at the end. */
 typedef struct judge {
-  tn__history *history;
+  tn__chronicle *history;
   const tn__stacks *stacks;
   const tn__phases *phases;
   uint32_t run;                     /* of the current entry */
@@ -331,7 +331,7 @@ static int judge_all(judge *j) {
 }
 
 /* The entries after the last OOM are those of the program falling down. */
-static int ends_in_oom(const tn__history *history) {
+static int ends_in_oom(const tn__chronicle *history) {
   enum { LAST = 64 };
   uint32_t count = history->entry_count;
   for (uint32_t i = 0; i < LAST && i < count; i++)
@@ -339,7 +339,7 @@ static int ends_in_oom(const tn__history *history) {
   return 0;
 }
 
-static int categories_find(const tn__phases *phases, tn__history *history, const tn__stacks *stacks) {
+static int categories_find(const tn__phases *phases, tn__chronicle *history, const tn__stacks *stacks) {
   judge j = {.history = history, .stacks = stacks, .phases = phases, .ends_in_oom = ends_in_oom(history)};
   tn__map_init(&j.gradient_bytes);
   j.born = tn__mem_zalloc(history->spans.count + 1, sizeof *j.born);
@@ -351,11 +351,12 @@ static int categories_find(const tn__phases *phases, tn__history *history, const
   return rc;
 }
 
-int tn__phases_init(tn__phases *phases, tn__history *history, const tn__stacks *stacks) {
+int tn__phases_init(tn__phases *phases, tn__chronicle *history, const tn__stacks *stacks) {
   *phases = (tn__phases){0};
   tn__vec_init(&phases->runs, sizeof(tn__run));
   reading r = reading_of(history, stacks);
   phases->has_stacks = (uint32_t)r.has_stacks;
+  phases->bare_is_backward = (uint32_t)r.bare_is_backward;
   TN_TRY(runs_find(phases, history, stacks, &r));
   return categories_find(phases, history, stacks);
 }

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Fills phases, and phase and category of every span.  Deinit in any case. */
-int tn__phases_init(tn__phases *phases, tn__history *history, const tn__stacks *stacks);
+int tn__phases_init(tn__phases *phases, tn__chronicle *history, const tn__stacks *stacks);
 void tn__phases_deinit(tn__phases *phases);
 /* The run that an entry belongs to; there must be one. */
 uint32_t tn__phases_run(const tn__phases *phases, uint32_t entry);

@@ -132,6 +132,11 @@ void tn__stacks_deinit(tn__stacks *stacks) {
   *stacks = (tn__stacks){0};
 }
 
+uint32_t tn__span_group(const tn__stacks *stacks, const tn__span *span) {
+  if (span->alloc == TN_NONE && !tn__stacks_cues(stacks, span->stack)) return TN__GROUP_BEFORE;
+  return tn__stacks_group(stacks, span->stack);
+}
+
 /* ---- as text ------------------------------------------------------------------------------------------------------------- */
 
 static const tn_frame *frame_at(const tables *t, uint32_t stack, uint32_t k) {
@@ -181,7 +186,8 @@ void tn__stack_op(const tn_trace *trace, const tn__stacks *stacks, uint32_t stac
     if (tn__frame_kind(file, function) == TN__FRAME_CPP) {
       if (op_name(function, &found, &found_length)) name = found, length = found_length;
     } else if (!name) {
-      name = function, length = strlen(function);
+      name = strcmp(function, "forward") == 0 ? last_part(file) : function; /* torch/nn/modules/linear.py: linear */
+      length = strcspn(name, ".");
     }
   }
   if (name) tn__text_add_n(text, name, length);

@@ -17,18 +17,18 @@ static int step_add(tn__steps *steps, uint32_t begin, uint32_t end) {
 
 /* ---- from annotations ---------------------------------------------------------------------------------------------------- */
 
-static const tn_annotation *annotations_of(const tn__history *history, size_t *out_count) {
+static const tn_annotation *annotations_of(const tn__chronicle *history, size_t *out_count) {
   return tn_trace_table(history->trace, TN_TABLE_ANNOTATION, out_count);
 }
 
 static int begins_with(const char *text, const char *front) { return strncmp(text, front, strlen(front)) == 0; }
 
-static int is_of_device(const tn__history *history, const tn_annotation *annotation) {
+static int is_of_device(const tn__chronicle *history, const tn_annotation *annotation) {
   return annotation->device == history->device->index;
 }
 
 /* The first name that begins so; 0: none. */
-static uint32_t marker_find(const tn__history *history, const char *front) {
+static uint32_t marker_find(const tn__chronicle *history, const char *front) {
   size_t count = 0;
   const tn_annotation *annotations = annotations_of(history, &count);
   for (size_t i = 0; i < count; i++)
@@ -38,13 +38,13 @@ static uint32_t marker_find(const tn__history *history, const char *front) {
 }
 
 /* The first moment at or after *from that is not before the time.  Times ascend, as far as they are recorded. */
-static uint32_t moment_of(const tn__history *history, uint32_t from, uint64_t time_us) {
+static uint32_t moment_of(const tn__chronicle *history, uint32_t from, uint64_t time_us) {
   while (from < history->entry_count && history->entries[from].time_us <= time_us) from++;
   return from;
 }
 
 /* ProfilerStep#3 from its start to its end. */
-static int steps_from_profiler(tn__steps *steps, const tn__history *history) {
+static int steps_from_profiler(tn__steps *steps, const tn__chronicle *history) {
   size_t count = 0;
   const tn_annotation *annotations = annotations_of(history, &count);
   uint32_t at = 0, begin = TN_NONE;
@@ -59,7 +59,7 @@ static int steps_from_profiler(tn__steps *steps, const tn__history *history) {
 }
 
 /* From one end of Optimizer.step to the next; what follows the last is no whole step. */
-static int steps_from_optimizer(tn__steps *steps, const tn__history *history, uint32_t marker, uint32_t begin) {
+static int steps_from_optimizer(tn__steps *steps, const tn__chronicle *history, uint32_t marker, uint32_t begin) {
   size_t count = 0;
   const tn_annotation *annotations = annotations_of(history, &count);
   uint32_t at = 0;
@@ -81,7 +81,7 @@ static uint32_t setup_end(const tn__phases *phases) {
 }
 
 /* From one end of a phase to the next.  A phase that is interrupted by the program's own lines has not ended. */
-static int steps_from_phase(tn__steps *steps, const tn__history *history, const tn__phases *phases, enum tn_phase phase) {
+static int steps_from_phase(tn__steps *steps, const tn__chronicle *history, const tn__phases *phases, enum tn_phase phase) {
   const tn__run *runs = phases->runs.data;
   uint32_t begin = setup_end(phases);
   int seen = 0;
@@ -152,7 +152,7 @@ static uint64_t anchor_find(const tn_vec *kinds, const tn_map *by_key, uint32_t 
   return best > 1 ? best_key : UINT64_MAX;
 }
 
-static int steps_from_anchor(tn__steps *steps, const tn__history *history, const tn__stacks *stacks, int has_stacks, uint64_t anchor) {
+static int steps_from_anchor(tn__steps *steps, const tn__chronicle *history, const tn__stacks *stacks, int has_stacks, uint64_t anchor) {
   uint32_t begin = TN_NONE;
   for (size_t i = history->before_count; i < history->spans.count; i++) {
     const tn__span *span = &TN__SPANS(history)[i];
@@ -165,7 +165,7 @@ static int steps_from_anchor(tn__steps *steps, const tn__history *history, const
 
 /* Layers of a forward pass look like steps too, but what they allocate stays until backward.  Most of what a step allocates is gone
  * a step later. */
-static int steps_are_plausible(const tn__steps *steps, const tn__history *history) {
+static int steps_are_plausible(const tn__steps *steps, const tn__chronicle *history) {
   const tn__step *list = steps->list.data;
   size_t at = 0, kept = 0, all = 0;
   for (size_t i = history->before_count; i < history->spans.count; i++) {
@@ -179,7 +179,7 @@ static int steps_are_plausible(const tn__steps *steps, const tn__history *histor
   return kept * 10 <= all;
 }
 
-static int steps_from_repetition(tn__steps *steps, const tn__history *history, const tn__stacks *stacks, int has_stacks) {
+static int steps_from_repetition(tn__steps *steps, const tn__chronicle *history, const tn__stacks *stacks, int has_stacks) {
   tn_vec kinds;
   tn_map by_key;
   tn__vec_init(&kinds, sizeof(kind));
@@ -207,7 +207,7 @@ static void step_see(tn__step *step, const tn__walk *walk) {
   if (walk->moment == step->end) step->end_bytes = bytes;
 }
 
-static void steps_measure(tn__steps *steps, const tn__history *history) {
+static void steps_measure(tn__steps *steps, const tn__chronicle *history) {
   tn__walk walk = tn__walk_begin(history);
   size_t at = 0;
   do {
@@ -217,7 +217,7 @@ static void steps_measure(tn__steps *steps, const tn__history *history) {
   } while (tn__walk_next(&walk));
 }
 
-static void spans_number(tn__steps *steps, tn__history *history) {
+static void spans_number(tn__steps *steps, tn__chronicle *history) {
   size_t at = 0;
   for (size_t i = history->before_count; i < history->spans.count; i++) {
     tn__span *span = &TN__SPANS(history)[i];
@@ -236,7 +236,7 @@ static uint32_t warmup_of(const tn__steps *steps) { return steps->list.count > S
 static int enough(const tn__steps *steps) { return steps->list.count >= STEPS_MIN; }
 
 /* The next way to find steps, when the last one has not found enough. */
-static int steps_try(tn__steps *steps, const tn__history *history, const tn__phases *phases, const tn__stacks *stacks, int way) {
+static int steps_try(tn__steps *steps, const tn__chronicle *history, const tn__phases *phases, const tn__stacks *stacks, int way) {
   tn__vec_clear(&steps->list);
   steps->marker = 0;
   switch (way) {
@@ -253,7 +253,7 @@ static int steps_try(tn__steps *steps, const tn__history *history, const tn__pha
   }
 }
 
-int tn__steps_init(tn__steps *steps, tn__history *history, const tn__phases *phases, const tn__stacks *stacks) {
+int tn__steps_init(tn__steps *steps, tn__chronicle *history, const tn__phases *phases, const tn__stacks *stacks) {
   enum { WAYS = 5 };
   *steps = (tn__steps){0};
   tn__vec_init(&steps->list, sizeof(tn__step));

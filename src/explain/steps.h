@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Also fills the step of every span.  Deinit in any case. */
-int tn__steps_init(tn__steps *steps, tn__history *history, const tn__phases *phases, const tn__stacks *stacks);
+int tn__steps_init(tn__steps *steps, tn__chronicle *history, const tn__phases *phases, const tn__stacks *stacks);
 void tn__steps_deinit(tn__steps *steps);
 
 #ifdef __cplusplus

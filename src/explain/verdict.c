@@ -55,37 +55,93 @@ static void held_say(const tn__analysis *a, tn_text *text) {
   tn__text_add(text, " reserved.");
 }
 
-/* The first finding that tells why, and the first that has something to do. */
+/* The first that is more than the fact of having run out. */
 static const tn__finding *reason_of(const tn__analysis *a) {
   const tn__finding *findings = a->findings.data;
   for (size_t i = 0; i < a->findings.count; i++)
-    if (findings[i].code != TN__FINDING_OOM) return &findings[i];
-  return NULL;
+    if (findings[i].code != TN__FINDING_OOM && findings[i].code != TN__FINDING_CAP && findings[i].code != TN__FINDING_CACHE_IDLE)
+      return &findings[i];
+  const tn__finding *idle = finding_of(a, TN__FINDING_CACHE_IDLE);
+  return idle && idle->frees_bytes ? idle : NULL; /* what is left of a peak is no reason for it */
+}
+
+/* Memory ran out although enough was free, in pieces. */
+static int is_fragmented(const tn__analysis *a) {
+  const tn__finding *oom = finding_of(a, TN__FINDING_OOM), *pieces = finding_of(a, TN__FINDING_FRAGMENTATION);
+  return oom && pieces && pieces->bytes >= oom->bytes;
+}
+
+static void why_oom_say(const tn__analysis *a, tn_text *text) {
+  const tn__finding *cap = finding_of(a, TN__FINDING_CAP), *grows = reason_of(a);
+  if (grows && grows->severity == TN__SEVERITY_FAULT) {
+    tn__text_add(text, text_of(a, grows->what));
+  } else if (is_fragmented(a)) {
+    tn__text_add(text, "Fragmentation: in one piece, what was free would have been enough.");
+  } else {
+    tn__text_size(text, a->peak.level.allocated_bytes);
+    tn__text_add(text, " were allocated");
+    categories_say(text, &a->peak);
+    tn__text_add(text, ".");
+  }
+  if (cap) tn__text_printf(text, " %s", text_of(a, cap->what));
+}
+
+/* When nothing is wrong: who holds most. */
+static void largest_say(const tn__analysis *a, tn_text *text) {
+  const tn__stack_row *row = a->peak.rows.count ? tn__vec_at(&a->peak.rows, 0) : NULL;
+  tn__text_add(text, "Nothing stands out");
+  if (!row) {
+    tn__text_add(text, ".");
+    return;
+  }
+  tn__text_add(text, "; most of it, ");
+  tn__text_size(text, row->bytes);
+  tn__text_printf(text, " in %u block%s, is from ", row->blocks, row->blocks == 1 ? "" : "s");
+  tn__say_place_op(text, a, row->stack);
+  tn__text_add(text, ".");
 }
 
 static void why_say(const tn__analysis *a, tn_text *text) {
   const tn__finding *reason = reason_of(a);
-  if (reason) {
-    tn__text_add(text, text_of(a, reason->what));
-    return;
-  }
   uint64_t reserved = a->account_peak.level.reserved_bytes;
-  if (!reserved)
+  if (finding_of(a, TN__FINDING_OOM)) {
+    why_oom_say(a, text);
+  } else if (reason) {
+    tn__text_add(text, text_of(a, reason->what));
+  } else if (!reserved) {
     tn__text_add(text, "Nothing is reserved.");
-  else {
-    tn__text_add(text, "Nothing stands out: ");
-    tn__say_share(text, a->waste_bytes, reserved);
-    tn__text_add(text, " of reserved memory was never allocated at once.");
+  } else {
+    largest_say(a, text);
   }
 }
 
-static void do_say(const tn__analysis *a, tn_text *text) {
-  const tn__finding *reason = reason_of(a);
-  if (!reason) {
-    tn__text_add(text, "Nothing to do.");
-    return;
+/* What the third line is about: of an OOM, the cheapest thing that would have been enough. */
+static const tn__finding *advice_of(const tn__analysis *a) {
+  const tn__finding *oom = finding_of(a, TN__FINDING_OOM), *reason = reason_of(a), *findings = a->findings.data;
+  if (!oom || (reason && reason->severity == TN__SEVERITY_FAULT)) return reason;
+  if (is_fragmented(a)) return finding_of(a, TN__FINDING_FRAGMENTATION);
+  for (size_t i = 0; i < a->findings.count; i++) {
+    if (findings[i].code == TN__FINDING_OOM || findings[i].code == TN__FINDING_CAP) continue;
+    if (findings[i].frees_bytes >= oom->bytes) return &findings[i];
   }
-  tn__text_add(text, text_of(a, reason->fix));
+  return reason;
+}
+
+static void do_say(const tn__analysis *a, tn_text *text) {
+  const tn__finding *advice = advice_of(a), *cap = finding_of(a, TN__FINDING_CAP), *oom = finding_of(a, TN__FINDING_OOM);
+  if (advice) {
+    tn__text_add(text, text_of(a, advice->fix));
+    if (advice->frees_bytes) {
+      tn__text_add(text, " That is ");
+      tn__text_size(text, advice->frees_bytes);
+      tn__text_add(text, advice->code == TN__FINDING_CACHE_IDLE ? " less reserved." : " less at the peak.");
+    }
+    if (cap) tn__text_add(text, " Or raise the limit.");
+  } else if (cap) {
+    tn__text_add(text, text_of(a, cap->fix));
+  } else {
+    tn__text_add(text, oom ? text_of(a, oom->fix) : "Nothing is wasted that could simply be given back.");
+  }
 }
 
 static int line_keep(tn__analysis *a, int line, tn_text *text) {

@@ -168,7 +168,7 @@ static int replay_init(replay *r, const tn_trace *trace, const tn_profile *profi
   if (!r->addrs || !r->block_bytes || !r->lives) return TN_ENOMEM;
   if (tn__profile_is_host(profile)) return TN_OK;
   tn_caching_config config = {.total_bytes = profile->total_bytes, .limit_bytes = options->limit_bytes,
-                              .expandable_segments = options->expandable_segments};
+                              .conf.expandable_segments = options->expandable_segments != 0};
   return tn_caching_new(&config, &r->caching);
 }
 
@@ -219,11 +219,12 @@ static uint32_t op_after(const tn_trace *trace, uint32_t event) {
 
 static void peak_finish(replay *r, const tn_trace *trace, uint64_t limit_bytes) {
   tn_peak *peak = &r->result.peak;
-  peak->reserved_bytes = peak->allocated_bytes;
+  peak->reserved_bytes = peak->limit_needed_bytes = peak->allocated_bytes;
   if (r->caching) {
     tn_caching_stats stats;
     tn_caching_get_stats(r->caching, &stats);
     peak->reserved_bytes = stats.reserved_bytes.peak;
+    peak->limit_needed_bytes = tn_caching_limit_needed(r->caching);
     r->result.retries = stats.num_alloc_retries;
   } else if (limit_bytes && peak->allocated_bytes > limit_bytes) {
     peak->oom = 1;

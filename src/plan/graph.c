@@ -17,7 +17,7 @@ uint64_t tn__graph_bytes(const tn__graph *graph, uint32_t block) {
 }
 
 double tn__graph_op_seconds(const tn__graph *graph, uint32_t op) {
-  return tn_profile_op_seconds(graph->profile, &graph->ops[op]);
+  return tn_profile_op_seconds(graph->profile, &graph->ops[op]) + graph->host_weight * graph->profile->host_rebuild_s;
 }
 
 int tn__graph_is_written(const tn__graph *graph, uint32_t op, uint32_t output) {
@@ -435,9 +435,9 @@ static int allocate(tn__graph *graph) {
   return TN_OK;
 }
 
-int tn__graph_init(tn__graph *graph, const tn_trace *trace, const tn_profile *profile, tn_error *err) {
+int tn__graph_init(tn__graph *graph, const tn_trace *trace, const tn_profile *profile, double host_weight, tn_error *err) {
   int rc;
-  *graph = (tn__graph){.trace = trace, .profile = profile, .rounds = !tn__profile_is_host(profile)};
+  *graph = (tn__graph){.trace = trace, .profile = profile, .host_weight = host_weight, .rounds = !tn__profile_is_host(profile)};
   read_tables(graph);
   if ((rc = find_step(graph, err)) != TN_OK || (rc = find_backward(graph, err)) != TN_OK) return rc;
   if ((rc = allocate(graph)) != TN_OK) goto out;

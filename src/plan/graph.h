@@ -58,6 +58,7 @@ typedef struct tn__graph {
   uint32_t pass_at;     /* the last pass begins */
   uint32_t backward_at; /* first UNPACK of the last pass; event_end when there is none */
   uint32_t event_end;   /* the step ends */
+  double host_weight;   /* 0: only the device's time counts in a choice; 1: an op's host time as well, where the host is late */
   int rounds;           /* sizes are rounded as the caching allocator does; not on the host */
 
   tn__graph_block *block; /* block_count */
@@ -78,12 +79,12 @@ typedef struct tn__graph {
 
 /* Reads the trace's last step.  The trace has passed tn_trace_check() and must outlive the graph.
  * TN_ENOMEM; TN_EFORMAT when the trace has no dataflow (no slots). */
-int tn__graph_init(tn__graph *graph, const tn_trace *trace, const tn_profile *profile, tn_error *err);
+int tn__graph_init(tn__graph *graph, const tn_trace *trace, const tn_profile *profile, double host_weight, tn_error *err);
 void tn__graph_deinit(tn__graph *graph);
 
 /* Bytes a block takes from the allocator. */
 uint64_t tn__graph_bytes(const tn__graph *graph, uint32_t block);
-/* Device seconds of one op run again.  The host's time for it is counted over the whole step, see search.c. */
+/* Cost of one op run again: its device seconds and, by host_weight, those of the host.  What a step takes: steptime.h. */
 double tn__graph_op_seconds(const tn__graph *graph, uint32_t op);
 /* Is output, one of the op's, a tensor that it allocated or wrote?  Not a view, nor TN_NONE. */
 int tn__graph_is_written(const tn__graph *graph, uint32_t op, uint32_t output);

@@ -11,6 +11,7 @@
 #include "plan/choose.h"
 #include "plan/pass_json.h"
 #include "plan/profile.h"
+#include "plan/steptime.h"
 
 enum { TIGHTENINGS = 8, REPLAYED_STEPS = 2 };
 
@@ -56,8 +57,10 @@ static int replay_start(replay *r, const tn_plan *plan) {
   return TN_OK;
 }
 
-static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_t *out) {
-  tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes, .expandable_segments = options->expandable_segments};
+/* Reserved peak of the repeated step, and the limit under which it need not retry: a retry a step costs more than what it saves. */
+static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_t *out_reserved, uint64_t *out_limit) {
+  tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes,
+                              .conf.expandable_segments = options->expandable_segments != 0};
   tn_caching_stats stats;
   replay r = {0};
   tn__simulate_sink sink = {.user = &r, .alloc = replay_alloc, .free = replay_free};
@@ -70,7 +73,8 @@ static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_
   }
   if (rc == TN_OK) {
     tn_caching_get_stats(r.caching, &stats);
-    *out = stats.reserved_bytes.peak;
+    *out_reserved = stats.reserved_bytes.peak;
+    *out_limit = tn_caching_limit_needed(r.caching);
   }
   tn__mem_free(r.addr);
   tn_caching_free(r.caching);
@@ -79,34 +83,15 @@ static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_
 
 /* ---- time ---------------------------------------------------------------------------------------------------------------- */
 
-/* Host seconds of an op in eager mode; a view launches nothing, backward is dispatched from C++. */
-static double host_seconds(const tn_profile *profile, const tn_op *op) {
-  double share = op->flags & TN_OP_VIEW ? 0.3 : 1.0;
-  if (op->phase == TN_PHASE_BACKWARD) share *= 0.6;
-  return share * profile->host_op_s;
-}
-
 static void add_times(tn_plan *plan) {
-  const tn__graph *g = &plan->graph;
   tn_plan_result *r = &plan->result;
-  for (size_t i = 0; i < g->op_count; i++) {
-    const tn_op *op = &g->ops[i];
-    double device = tn_profile_op_seconds(g->profile, op), host = host_seconds(g->profile, op);
-    if (op->step != g->step) continue;
-    if (op->phase == TN_PHASE_OPTIMIZER || op->phase == TN_PHASE_OTHER || op->phase == TN_PHASE_SETUP) {
-      r->optimizer_s += device;
-      r->host_optimizer_s += host;
-      continue;
-    }
-    if (op->pass == 0) {
-      r->first_pass_s += device;
-      r->host_first_pass_s += host;
-    }
-    if (op->pass == g->pass) {
-      r->pass_s += device;
-      r->host_pass_s += host;
-    }
-  }
+  tn__steptime kept = tn__steptime_of(&plan->graph, NULL), planned = tn__steptime_of(&plan->graph, &plan->schedule);
+  r->kept_first_pass = kept.first_pass;
+  r->kept_last_pass = kept.last_pass;
+  r->first_pass = planned.first_pass;
+  r->last_pass = planned.last_pass;
+  r->optimizer = kept.optimizer;
+  r->extra_s = planned.last_pass.device_s - kept.last_pass.device_s;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------------------------------ */
@@ -134,7 +119,6 @@ static void count_results(tn_plan *plan) {
     r->slots_rebuilt += plan->schedule.dropped[g->slots[k].block];
   }
   for (size_t i = 0; i < plan->schedule.run_count; i++) r->ops_run += g->ops[plan->schedule.runs[i].op].pass == g->pass;
-  r->host_extra_s = r->ops_run * g->profile->host_rebuild_s;
 }
 
 static int choose_within(tn_plan *plan, const tn_plan_options *options) {
@@ -142,11 +126,12 @@ static int choose_within(tn_plan *plan, const tn_plan_options *options) {
   for (int round = 0; round < TIGHTENINGS; round++) {
     TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, &plan->choice));
     if (round == 0) plan->result.lower_bound_s = plan->choice.lower_bound_s; /* later targets are ours, not the user's */
-    plan->result.reserved_bytes = plan->choice.peak_bytes;
-    if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes));
-    plan->result.fits = plan->choice.peak_bytes <= options->limit_bytes && plan->result.reserved_bytes <= options->limit_bytes;
+    uint64_t needed = plan->result.reserved_bytes = plan->choice.peak_bytes;
+    if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes, &needed));
+    plan->result.fits = plan->choice.peak_bytes <= options->limit_bytes && needed <= options->limit_bytes;
+    plan->result.limit_needed_bytes = needed;
     if (plan->result.fits || !plan->choice.fits) return TN_OK;
-    uint64_t over = (plan->result.reserved_bytes - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
+    uint64_t over = (needed - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
     if (over >= target) return TN_OK;
     target -= over;
   }
@@ -166,10 +151,9 @@ static int plan_make(tn_plan *plan, const tn_plan_options *options) {
   TN_TRY(measure_kept(plan));
   if (options->keep_all) kept.limit_bytes = UINT64_MAX;
   TN_TRY(choose_within(plan, &kept));
-  if (options->keep_all) plan->result.fits = plan->result.reserved_bytes <= options->limit_bytes;
+  if (options->keep_all) plan->result.fits = plan->result.limit_needed_bytes <= options->limit_bytes;
   plan->result.allocated_bytes = plan->choice.peak_bytes;
   plan->result.smallest_bytes = options->keep_all ? plan->result.kept_bytes : plan->choice.smallest_bytes;
-  plan->result.extra_s = plan->schedule.seconds;
   if (plan->result.lower_bound_s > plan->schedule.seconds) plan->result.lower_bound_s = plan->schedule.seconds;
   plan->result.passes = plan->graph.pass + 1;
   add_times(plan);
@@ -178,10 +162,12 @@ static int plan_make(tn_plan *plan, const tn_plan_options *options) {
   return TN_OK;
 }
 
-int tn_plan_new(const tn_trace *trace, const tn_profile *profile, const tn_plan_options *options, tn_plan **out, tn_error *err) {
+/* host_weight: what an op's host time counts for in the choice, see tn__graph.host_weight. */
+static int plan_new(const tn_trace *trace, const tn_profile *profile, const tn_plan_options *options, double host_weight,
+                    tn_plan **out, tn_error *err) {
   tn_plan *plan = tn__mem_zalloc(1, sizeof *plan);
   if (!plan) return tn__error_set(err, TN_ENOMEM, NULL);
-  int rc = tn__graph_init(&plan->graph, trace, profile, err);
+  int rc = tn__graph_init(&plan->graph, trace, profile, host_weight, err);
   if (rc != TN_OK) goto out;
   rc = tn__schedule_init(&plan->schedule, &plan->graph);
   if (rc == TN_OK) rc = tn__simulate_init(&plan->simulate, &plan->graph);
@@ -192,6 +178,33 @@ out:
     tn_plan_free(plan);
     return rc;
   }
+  *out = plan;
+  return TN_OK;
+}
+
+/* Does rebuilding cost more than its device work, because the host is late? */
+static int is_host_bound(const tn_plan_result *r) {
+  return r->slots_rebuilt && r->last_pass.length_s - r->kept_last_pass.length_s > 1.05 * r->extra_s;
+}
+
+/* Chooses by device time, as if the host were ahead; where it is not, once more with fewer and larger ops in mind. */
+int tn_plan_new(const tn_trace *trace, const tn_profile *profile, const tn_plan_options *options, tn_plan **out, tn_error *err) {
+  tn_plan *plan = NULL, *lean = NULL;
+  TN_TRY(plan_new(trace, profile, options, 0, &plan, err));
+  if (is_host_bound(&plan->result)) {
+    int rc = plan_new(trace, profile, options, 1, &lean, err);
+    if (rc != TN_OK) {
+      tn_plan_free(plan);
+      return rc;
+    }
+    if (lean->result.fits >= plan->result.fits && lean->result.last_pass.length_s < plan->result.last_pass.length_s) {
+      tn_plan *slower = plan;
+      lean->result.lower_bound_s = plan->result.lower_bound_s;
+      plan = lean;
+      lean = slower;
+    }
+  }
+  tn_plan_free(lean);
   *out = plan;
   return TN_OK;
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "plan/profile.h"
+#include "plan/span.h"
 #include "tonnage.h"
 
 enum { NOT_PAID_MAX = 2 };
@@ -95,13 +96,11 @@ int tn_search_next(tn_search *s, tn_candidate *out) {
   return 1;
 }
 
-/* The card works while the host runs ahead, so a step takes the longer of the two. */
 static double step_seconds(const tn_candidate *c, const tn_plan_result *r, int rebuilds) {
-  double more = c->count - 1 + (c->rest ? (double)c->rest / c->micro_batch : 0), host_more = c->count - 1 + (c->rest != 0);
-  double extra_s = rebuilds ? r->extra_s : 0, host_extra_s = rebuilds ? r->host_extra_s : 0;
-  double device = r->first_pass_s + more * r->pass_s + (1 + more) * extra_s + r->optimizer_s;
-  double host = r->host_first_pass_s + host_more * r->host_pass_s + (1 + host_more) * host_extra_s + r->host_optimizer_s;
-  return device > host ? device : host;
+  tn_span first = rebuilds ? r->first_pass : r->kept_first_pass, pass = rebuilds ? r->last_pass : r->kept_last_pass;
+  tn_span step = tn__span_then(first, tn__span_repeat(pass, c->count - 1));
+  if (c->rest) step = tn__span_then(step, tn__span_scaled(pass, (double)c->rest / c->micro_batch));
+  return tn__span_then(step, r->optimizer).length_s;
 }
 
 static int plan_candidate(const tn_search *s, const tn_trace *trace, uint32_t expandable, tn_plan **out, tn_error *err) {

@@ -26,7 +26,7 @@ extern const tn__page_file tn__page_html, tn__page_style, tn__page_script;
 /* One device as an object of the list "devices".  bytes_max bounds its packed changes.  TN_ENOMEM. */
 int tn__page_device(tn_text *out, tn__page_stacks *stacks, const tn__analysis *analysis, uint64_t bytes_max);
 /* Its list "annotations", with "[" and "]": stretches [begin, end, name, depth] of moments; end null: never ended. */
-int tn__page_annotations(tn_text *out, const tn__history *history);
+int tn__page_annotations(tn_text *out, const tn__chronicle *history);
 
 #ifdef __cplusplus
 }

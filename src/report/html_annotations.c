@@ -20,7 +20,7 @@ typedef struct stretches {
 } stretches;
 
 /* The latest time up to each entry: threads may note their entries slightly out of order. */
-static uint64_t *times_new(const tn__history *history) {
+static uint64_t *times_new(const tn__chronicle *history) {
   uint64_t *times = tn__mem_zalloc(history->entry_count, sizeof *times), latest = 0;
   for (uint32_t e = 0; e < history->entry_count && times; e++) {
     if (history->entries[e].time_us > latest) latest = history->entries[e].time_us;
@@ -58,7 +58,7 @@ static int stretch_end(stretches *s, uint32_t name, uint32_t moment) {
   return ended->outer == TN_NONE ? TN_OK : tn__map_set(&s->open, name, ended->outer);
 }
 
-static int stretches_fill(stretches *s, const tn__history *history, const uint64_t *times) {
+static int stretches_fill(stretches *s, const tn__chronicle *history, const uint64_t *times) {
   size_t count;
   const tn_annotation *list = tn_trace_table(history->trace, TN_TABLE_ANNOTATION, &count);
   for (size_t i = 0; i < count && s->list.count < STRETCHES_MAX; i++) {
@@ -82,7 +82,7 @@ static void stretches_write(const stretches *s, const tn_trace *trace, tn_text *
   }
 }
 
-int tn__page_annotations(tn_text *out, const tn__history *history) {
+int tn__page_annotations(tn_text *out, const tn__chronicle *history) {
   stretches s = {0};
   tn__vec_init(&s.list, sizeof(stretch));
   tn__map_init(&s.open);

@@ -21,7 +21,7 @@ typedef struct entered {
 
 typedef struct packer {
   const tn__analysis *analysis;
-  const tn__history *history;
+  const tn__chronicle *history;
   const tn__segments *segments;
   tn__changes *out;
   tn_map by_hash;  /* of the piece: the first with it */
@@ -104,7 +104,7 @@ static tn__piece piece_of_span(const packer *p, const tn__span *span) {
       .addr = span->addr,
       .bytes = span->bytes,
       .requested_bytes = span->requested_bytes,
-      .stack = span->stack == TN_NONE ? TN_NONE : p->analysis->stacks.group[span->stack],
+      .stack = tn__span_group(&p->analysis->stacks, span),
       .stream = span->stream,
       .pool = span->pool,
       .kind = TN__PIECE_BLOCK,

@@ -68,7 +68,7 @@ static void steps_write(tn_text *out, const tn__steps *steps) {
   tn__text_add(out, "]");
 }
 
-static void ooms_write(tn_text *out, const tn__history *history) {
+static void ooms_write(tn_text *out, const tn__chronicle *history) {
   size_t count = 0;
   tn__text_add(out, "\"ooms\":[");
   for (uint32_t e = 0; e < history->entry_count && count < OOMS_MAX; e++) {
@@ -88,7 +88,7 @@ static void text_write(tn_text *out, const tn__analysis *analysis, const char *n
 }
 
 /* Where the finding is to be seen: a moment and an address, each null when it has none. */
-static void place_write(tn_text *out, const tn__history *history, const tn__finding *finding) {
+static void place_write(tn_text *out, const tn__chronicle *history, const tn__finding *finding) {
   const tn__span *span = finding->span == TN_NONE ? NULL : &TN__SPANS(history)[finding->span];
   const tn_segment *segments = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
   if (finding->entry != TN_NONE)
@@ -119,7 +119,7 @@ static int finding_write(tn_text *out, tn__page_stacks *stacks, const tn__analys
   text_write(out, analysis, "fix", finding->fix);
   tn__text_printf(out, ",\"bytes\":%llu,\"frees\":%llu,", ull(finding->bytes), ull(finding->frees_bytes));
   place_write(out, &analysis->history, finding);
-  if (finding->stack == TN_NONE) {
+  if (finding->stack >= analysis->stacks.count) {
     tn__text_add(out, ",\"stack\":null}");
     return TN_OK;
   }
@@ -209,16 +209,17 @@ static int timeline_write(tn_text *out, tn__page_stacks *stacks, const tn__timel
 
 /* ---- pieces and changes -------------------------------------------------------------------------------------------------- */
 
-/* A piece: kind and category, address from that of the one before, bytes, what the bytes exceed the requested ones by, stack,
- * stream, pool; the last of the trace's tables, stack counted from 1. */
+/* A piece: kind and category, address from that of the one before, bytes, what the bytes exceed the requested ones by, stack (0:
+ * none, 1: older than the history, else 2 + the page's number), stream and pool of the trace's tables. */
 static int piece_pack(tn_text *packed, tn__page_stacks *stacks, const tn__piece *piece, tn_addr before, uint64_t unit) {
-  uint32_t stack = TN_NONE;
-  if (piece->stack != TN_NONE) TN_TRY(tn__page_stacks_number(stacks, piece->stack, &stack));
+  uint32_t number = 0;
+  int has_stack = piece->stack < stacks->stacks->count;
+  if (has_stack) TN_TRY(tn__page_stacks_number(stacks, piece->stack, &number));
   tn__pack_varint(packed, (uint64_t)piece->category << 2 | piece->kind);
   tn__pack_varint(packed, tn__pack_zigzag(piece->addr / unit - before / unit));
   tn__pack_varint(packed, piece->bytes / unit);
   tn__pack_varint(packed, tn__pack_zigzag(piece->bytes - piece->requested_bytes));
-  tn__pack_varint(packed, (uint32_t)(stack + 1));
+  tn__pack_varint(packed, has_stack ? number + 2 : piece->stack == TN__GROUP_BEFORE);
   tn__pack_varint(packed, piece->stream);
   tn__pack_varint(packed, piece->pool);
   return TN_OK;
@@ -251,7 +252,7 @@ static void changes_write(tn_text *out, const tn__changes *changes) {
 
 /* The moments that a reader will want to look into first: the changes around them stay exact. */
 static int moments_gather(tn_vec *moments, const tn__analysis *analysis) {
-  const tn__history *history = &analysis->history;
+  const tn__chronicle *history = &analysis->history;
   const tn__finding *findings = TN_VEC(&analysis->findings, tn__finding);
   const uint32_t first[] = {analysis->peak_allocated_moment, analysis->peak_reserved_moment, history->entry_count};
   TN_TRY(tn__vec_append(moments, first, sizeof first / sizeof *first));
@@ -302,7 +303,7 @@ static int packed_parts_write(tn_text *out, tn__page_stacks *stacks, const tn__a
 }
 
 int tn__page_device(tn_text *out, tn__page_stacks *stacks, const tn__analysis *analysis, uint64_t bytes_max) {
-  const tn__history *history = &analysis->history;
+  const tn__chronicle *history = &analysis->history;
   tn__text_printf(out, "{\"index\":%u,\"host\":%s,\"entries\":%u,\"odd\":%u,\"total\":%llu,", history->device->index,
                   (history->device->flags & TN_DEVICE_HOST) ? "true" : "false", history->entry_count, history->odd_count,
                   ull(analysis->total_bytes));

@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 
-static const tn_segment *segments_of(const tn__history *history) {
+static const tn_segment *segments_of(const tn__chronicle *history) {
   return (const tn_segment *)tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL) + history->device->segments_at;
 }
 
@@ -36,7 +36,7 @@ static int held_set(tn__segments *segments, tn_map *held, tn__piece piece) {
 }
 
 /* What was held at moment 0: the end, and the entries taken back. */
-static int whole_rewind(tn__segments *segments, const tn__history *history, tn_map *held) {
+static int whole_rewind(tn__segments *segments, const tn__chronicle *history, tn_map *held) {
   const tn_segment *list = segments_of(history);
   for (uint32_t i = 0; i < history->device->segments_count; i++)
     if (!(list[i].flags & TN_SEGMENT_EXPANDABLE)) TN_TRY(held_set(segments, held, piece_of_segment(&list[i])));
@@ -56,7 +56,7 @@ static int whole_step(tn__segments *segments, tn_map *held, const tn_entry *entr
   return change_add(segments, e, (uint32_t)segments->pieces.count - 1, 1);
 }
 
-static int whole_walk(tn__segments *segments, const tn__history *history, tn_map *held) {
+static int whole_walk(tn__segments *segments, const tn__chronicle *history, tn_map *held) {
   TN_TRY(whole_rewind(segments, history, held));
   uint64_t addr;
   uint32_t piece;
@@ -95,7 +95,7 @@ static int edge_compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static int cells_init(cells *c, const tn__history *history) {
+static int cells_init(cells *c, const tn__chronicle *history) {
   const tn_segment *list = segments_of(history);
   for (uint32_t i = 0; i < history->device->segments_count; i++)
     if (list[i].flags & TN_SEGMENT_EXPANDABLE) TN_TRY(edges_add(c, list[i].addr, list[i].bytes));
@@ -163,7 +163,7 @@ static int cells_set(tn__segments *segments, cells *c, tn__piece range, int is_m
   return TN_OK;
 }
 
-static int cells_rewind(tn__segments *segments, cells *c, const tn__history *history) {
+static int cells_rewind(tn__segments *segments, cells *c, const tn__chronicle *history) {
   const tn_segment *list = segments_of(history);
   for (uint32_t i = 0; i < history->device->segments_count; i++)
     if (list[i].flags & TN_SEGMENT_EXPANDABLE) TN_TRY(cells_set(segments, c, piece_of_segment(&list[i]), 1, TN_NONE));
@@ -177,7 +177,7 @@ static int cells_rewind(tn__segments *segments, cells *c, const tn__history *his
   return TN_OK;
 }
 
-static int cells_walk(tn__segments *segments, cells *c, const tn__history *history) {
+static int cells_walk(tn__segments *segments, cells *c, const tn__chronicle *history) {
   size_t before = segments->before.count, changes = segments->changes.count;
   TN_TRY(cells_rewind(segments, c, history));
   for (uint32_t e = 0; e < history->entry_count && !segments->is_cut; e++) {
@@ -201,7 +201,7 @@ static int change_compare(const void *a, const void *b) {
   return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
-int tn__segments_init(tn__segments *segments, const tn__history *history) {
+int tn__segments_init(tn__segments *segments, const tn__chronicle *history) {
   *segments = (tn__segments){0};
   tn__vec_init(&segments->pieces, sizeof(tn__piece));
   tn__vec_init(&segments->before, sizeof(uint32_t));

@@ -6,7 +6,7 @@
 #ifndef TN_REPORT_HTML_SEGMENTS_H
 #define TN_REPORT_HTML_SEGMENTS_H
 
-#include "explain/history.h"
+#include "explain/chronicle.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,7 +19,7 @@ enum tn__piece_kind { TN__PIECE_BLOCK, TN__PIECE_SEGMENT, TN__PIECE_MAPPED };
 typedef struct tn__piece {
   tn_addr addr;
   uint64_t bytes, requested_bytes; /* requested: of blocks */
-  uint32_t stack;                  /* group; TN_NONE = not recorded */
+  uint32_t stack;                  /* as tn__span_group() */
   uint32_t stream, pool;
   uint8_t kind;     /* tn__piece_kind; MAPPED: a part of an expandable segment, which goes on in the next piece by address */
   uint8_t category; /* of blocks */
@@ -40,7 +40,7 @@ typedef struct tn__segments {
 } tn__segments;
 
 /* Deinit in any case. */
-int tn__segments_init(tn__segments *segments, const tn__history *history);
+int tn__segments_init(tn__segments *segments, const tn__chronicle *history);
 void tn__segments_deinit(tn__segments *segments);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@ enum { STACKS_BY_PEAK = 10, NO_PLACE = 0xff };
 /* ---- who allocates and gives back ---------------------------------------------------------------------------------------- */
 
 /* The span whose bytes the entry adds to the allocated ones (*sign 1) or takes from them (-1); NULL: neither. */
-static const tn__span *span_moved(const tn__history *history, uint32_t entry, int *sign) {
+static const tn__span *span_moved(const tn__chronicle *history, uint32_t entry, int *sign) {
   if (history->span_of[entry] == TN_NONE) return NULL;
   const tn__span *span = &TN__SPANS(history)[history->span_of[entry]];
   if (span->alloc == entry) {
@@ -37,8 +37,10 @@ static int held_compare(const void *a, const void *b) {
   return (x->group > y->group) - (x->group < y->group);
 }
 
+/* TN_NONE: it has no stack. */
 static uint32_t group_of(const tn__analysis *analysis, const tn__span *span) {
-  return span->stack == TN_NONE ? TN_NONE : analysis->stacks.group[span->stack];
+  uint32_t group = tn__span_group(&analysis->stacks, span);
+  return group < analysis->stacks.count ? group : TN_NONE;
 }
 
 static void held_add(held *list, uint32_t group, uint64_t bytes) {
@@ -48,7 +50,7 @@ static void held_add(held *list, uint32_t group, uint64_t bytes) {
 }
 
 static void held_walk(held *list, const tn__analysis *analysis) {
-  const tn__history *history = &analysis->history;
+  const tn__chronicle *history = &analysis->history;
   const tn__span *spans = TN__SPANS(history);
   for (uint32_t i = 0; i < history->before_count; i++)
     if (!spans[i].was_pending) held_add(list, group_of(analysis, &spans[i]), spans[i].bytes);
@@ -60,7 +62,7 @@ static void held_walk(held *list, const tn__analysis *analysis) {
 }
 
 static void stack_place(tn__timeline *timeline, uint8_t *place, uint32_t group) {
-  if (group == TN_NONE || place[group] != NO_PLACE || timeline->stack_count == TN__TIMELINE_STACKS) return;
+  if (place[group] != NO_PLACE || timeline->stack_count == TN__TIMELINE_STACKS) return;
   place[group] = (uint8_t)timeline->stack_count;
   timeline->stacks[timeline->stack_count++] = group;
 }
@@ -76,7 +78,8 @@ static int stacks_choose(tn__timeline *timeline, const tn__analysis *analysis, u
     place[i] = NO_PLACE;
   }
   const tn__stack_row *rows = TN_VEC(&analysis->peak.rows, tn__stack_row);
-  for (size_t i = 0; i < analysis->peak.rows.count && i < STACKS_BY_PEAK; i++) stack_place(timeline, place, rows[i].stack);
+  for (size_t i = 0; i < analysis->peak.rows.count && timeline->stack_count < STACKS_BY_PEAK; i++)
+    if (rows[i].stack < count) stack_place(timeline, place, rows[i].stack);
   qsort(list, count, sizeof *list, held_compare);
   for (size_t i = 0; i < count && list[i].most > 0 && timeline->stack_count < TN__TIMELINE_STACKS; i++)
     stack_place(timeline, place, list[i].group);
@@ -118,7 +121,7 @@ static void bucket_add(tn__timeline *timeline, const tn__walk *walk, const now *
 }
 
 static void buckets_fill(tn__timeline *timeline, const tn__analysis *analysis, const uint8_t *place) {
-  const tn__history *history = &analysis->history;
+  const tn__chronicle *history = &analysis->history;
   const tn__span *spans = TN__SPANS(history);
   now at = {0};
   for (uint32_t i = 0; i < history->before_count; i++)
@@ -135,7 +138,7 @@ static void buckets_fill(tn__timeline *timeline, const tn__analysis *analysis, c
 }
 
 /* Threads may note their entries slightly out of order. */
-static void times_fill(tn__timeline *timeline, const tn__history *history) {
+static void times_fill(tn__timeline *timeline, const tn__chronicle *history) {
   uint64_t *times = tn__timeline_column(timeline, TN__COLUMN_TIME), latest = 0;
   for (uint32_t e = 0; e < history->entry_count; e++) {
     if (history->entries[e].time_us > latest) latest = history->entries[e].time_us;

@@ -10,7 +10,7 @@
 
 /* An honest snapshot takes less than twice its size. */
 #define MEMORY_FREE ((uint64_t)128 << 20)
-enum { MEMORY_RATIO = 8, MARKS_MAX = 1000 };
+enum { MEMORY_RATIO = 8 };
 
 /* ---- life ---------------------------------------------------------------------------------------------------------------- */
 
@@ -27,7 +27,7 @@ static void vectors_init(tn__build *build) {
 }
 
 int tn__build_init(tn__build *build, tn_error *err) {
-  *build = (tn__build){.err = err};
+  *build = (tn__build){.err = err, .empty_stack = TN_NONE};
   vectors_init(build);
   int rc = tn_trace_new(&build->trace);
   if (!rc) rc = tn__schema_init(build);
@@ -108,20 +108,35 @@ static int text_mend(tn__build *build, const char *text, size_t len, uint32_t *o
   return rc;
 }
 
-int tn__build_text(tn__build *build, const char *text, size_t len) {
-  uint32_t id = 0;
+static int text_check(tn__build *build, const char *text, size_t len, uint32_t *out_id) {
   size_t bad = 0;
   int rc;
   switch (tn__utf8_check(text, len, &bad)) {
-    case TN__UTF8_GOOD: rc = tn__strings_intern(&build->trace->strings, text, len, &id); break;
-    case TN__UTF8_MENDABLE: rc = text_mend(build, text, len, &id); break;
+    case TN__UTF8_GOOD: rc = tn__strings_intern(&build->trace->strings, text, len, out_id); break;
+    case TN__UTF8_MENDABLE: rc = text_mend(build, text, len, out_id); break;
     default: return tn__build_fault(build, NULL, "text is not UTF-8, %zu bytes into it", bad);
   }
-  return rc ? tn__build_no_memory(build) : tn__build_push(build, TN__ITEM_TEXT, id);
+  return rc ? tn__build_no_memory(build) : TN_OK;
+}
+
+int tn__build_text(tn__build *build, const char *text, size_t len) {
+  tn__short_text wanted = {.len = (uint32_t)len};
+  if (len == 0 || len > sizeof wanted.bytes) {
+    TN_TRY(text_check(build, text, len, &wanted.id));
+  } else {
+    memcpy(&wanted.bytes, text, len);
+    tn__short_text *met = &build->short_texts[(wanted.bytes * 0x9e3779b97f4a7c15u >> 32) % TN__SHORT_TEXTS];
+    if (met->bytes != wanted.bytes || met->len != wanted.len) {
+      TN_TRY(text_check(build, text, len, &wanted.id));
+      *met = wanted;
+    }
+    wanted.id = met->id;
+  }
+  return tn__build_push(build, TN__ITEM_TEXT, wanted.id);
 }
 
 int tn__build_mark(tn__build *build) {
-  if (build->marks.count >= MARKS_MAX) return tn__build_fault(build, NULL, "is nested more than %d deep", MARKS_MAX);
+  if (build->marks.count >= TN__MARKS_MAX) return tn__build_fault(build, NULL, "is nested more than %d deep", TN__MARKS_MAX);
   if (build->stack.count >= TN_NONE) return tn__build_fault(build, NULL, "has more than 4 billion values on the stack");
   uint32_t at = (uint32_t)build->stack.count;
   return tn__vec_push(&build->marks, &at) ? tn__build_no_memory(build) : TN_OK;
@@ -155,10 +170,7 @@ typedef struct stretch {
   size_t begin, end;
 } stretch;
 
-static int close_item(tn__build *build, const tn__item *item, uint32_t key, stretch *taken) {
-  if (item->tag != TN__ITEM_OBJECT) return TN_OK;
-  tn__object *object = tn__build_object_at(build, item->bits);
-  if (object->kind > TN__OBJECT_LIST) return TN_OK;
+static int close_open(tn__build *build, const tn__item *item, tn__object *object, uint32_t key, stretch *taken) {
   if (object->count > 0) {
     if (taken->begin == taken->end) taken->begin = taken->end = object->at;
     if (object->at != taken->end) return tn__build_fault(build, item, "a list or dictionary is used while it is being made");
@@ -166,6 +178,12 @@ static int close_item(tn__build *build, const tn__item *item, uint32_t key, stre
   }
   if (object->kind == TN__OBJECT_LIST) return tn__close_list(build, object, key);
   return tn__close_dict(build, object, key);
+}
+
+static inline int close_item(tn__build *build, const tn__item *item, uint32_t key, stretch *taken) {
+  if (item->tag != TN__ITEM_OBJECT) return TN_OK;
+  tn__object *object = tn__build_object_at(build, item->bits);
+  return object->kind > TN__OBJECT_LIST ? TN_OK : close_open(build, item, object, key, taken);
 }
 
 static int cut_arena(tn__build *build, const stretch *taken) {
@@ -185,12 +203,15 @@ int tn__build_close_last(tn__build *build) {
   return close_items(build, tn__vec_at(&build->stack, build->stack.count - 1), 1);
 }
 
-static int close_pairs(tn__build *build, const tn__item *pairs, size_t pair_count) {
+/* *out_keys: the known ones. */
+static int close_pairs(tn__build *build, const tn__item *pairs, size_t pair_count, uint64_t *out_keys) {
   stretch taken = {0, 0};
+  *out_keys = 0;
   for (size_t i = 0; i < pair_count; i++) {
     const tn__item *key = &pairs[2 * i];
     TN_TRY(close_item(build, key, 0, &taken));
     uint32_t known = key->tag == TN__ITEM_TEXT && key->bits < TN__KEY_COUNT ? (uint32_t)key->bits : 0;
+    *out_keys |= (uint64_t)1 << known;
     TN_TRY(close_item(build, key + 1, known, &taken));
   }
   return cut_arena(build, &taken);
@@ -228,11 +249,14 @@ int tn__build_set_items(tn__build *build, size_t at) {
   const tn__item *pairs = TN_VEC(&build->stack, tn__item) + at;
   size_t count = build->stack.count - at;
   if (count % 2) return tn__build_fault(build, NULL, "expected as many values as keys");
-  TN_TRY(close_pairs(build, pairs, count / 2));
+  uint64_t keys = 0;
+  TN_TRY(close_pairs(build, pairs, count / 2, &keys));
   switch (object->kind) {
     case TN__OBJECT_DICT:
-      if (object->count == 0) TN_TRY(tn__schema_dict(build, object, pairs, count / 2));
-      if (object->kind == TN__OBJECT_DICT) TN_TRY(arena_add(build, object, pairs, count));
+      if (object->count == 0 && (keys & TN__KEY_BIT(ACTION)))
+        TN_TRY(tn__schema_entry_new(build, object, pairs, count / 2));
+      else
+        TN_TRY(arena_add(build, object, pairs, count));
       break;
     case TN__OBJECT_ENTRY: TN_TRY(tn__schema_entry_set(build, object, pairs, count / 2)); break;
     case TN__OBJECT_OTHER: break;

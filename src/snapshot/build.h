@@ -89,7 +89,16 @@ typedef struct tn__top {
   uint64_t keys;                       /* those that it had */
 } tn__top;
 
+enum { TN__MARKS_MAX = 1000 }; /* how deep a file may nest */
 enum { TN__WORDS_MAX = 128 }; /* strings that stand for something: the first ones */
+
+/* Texts of up to eight bytes that were met last: each entry may have its own "N/A". */
+enum { TN__SHORT_TEXTS = 64 };
+typedef struct tn__short_text {
+  uint64_t bytes;
+  uint32_t len; /* 0: nothing here */
+  uint32_t id;
+} tn__short_text;
 
 typedef struct tn__build {
   tn_trace *trace;
@@ -106,6 +115,9 @@ typedef struct tn__build {
   tn_map frame_index, stack_index, stream_index, pool_index;
   uint64_t last_handle; /* stream_index's last answer */
   uint32_t last_stream;
+  uint32_t empty_stack; /* TN_NONE: not there yet */
+  uint32_t odd_actions, streams_missing; /* whether finish.c must look at every entry */
+  tn__short_text short_texts[TN__SHORT_TEXTS];
   uint64_t entry_keys, other_keys; /* that there were, of entries and of anything else */
   uint64_t unknown_actions;
   uint8_t actions[TN__WORDS_MAX], states[TN__WORDS_MAX], categories[TN__WORDS_MAX]; /* by string id; UINT8_MAX = none */
@@ -148,8 +160,8 @@ static inline tn__object *tn__build_object_at(const tn__build *build, uint64_t i
 /* ---- meaning (schema.c, close.c) ----------------------------------------------------------------------------------------- */
 
 int tn__schema_init(tn__build *build);
-/* A dictionary's first keys and values, closed: a trace entry becomes one, anything else stays DICT. */
-int tn__schema_dict(tn__build *build, tn__object *object, const tn__item *pairs, size_t pair_count);
+/* A dictionary with "action" among its keys becomes a trace entry; and gets more keys. */
+int tn__schema_entry_new(tn__build *build, tn__object *object, const tn__item *pairs, size_t pair_count);
 int tn__schema_entry_set(tn__build *build, tn__object *object, const tn__item *pairs, size_t pair_count);
 /* A DICT or LIST that will get no more items.  key: under which it is put, or 0. */
 int tn__close_dict(tn__build *build, tn__object *object, uint32_t key);

@@ -12,8 +12,8 @@
 
 enum { PROTOCOL_MAX = 5 };
 #define TEXT_BYTES_MAX ((uint64_t)16 << 20)
-/* The largest fixed operand and its opcode. */
-enum { OPCODE_BYTES = 9 };
+/* An opcode and what it takes at most, LONG1 of 8 bytes included: one look at the end of the buffer for all of it. */
+enum { OPCODE_BYTES = 10 };
 
 static const char *const names[256] = {
 #define OPCODE_NAME(name, code, bytes) [code] = #name,
@@ -40,6 +40,8 @@ static uint32_t little_u16(const uint8_t *at) { return (uint32_t)at[0] | (uint32
 static uint32_t little_u32(const uint8_t *at) {
   return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
+
+static uint64_t little_u64(const uint8_t *at) { return little_u32(at) | (uint64_t)little_u32(at + 4) << 32; }
 
 static uint64_t big_u64(const uint8_t *at) {
   uint64_t value = 0;
@@ -96,7 +98,7 @@ static int push_long(tn__pickle *pickle, size_t bytes) {
   const uint8_t *at = pickle->input->at;
   pickle->input->at += bytes;
   if (bytes == 9) {
-    if (at[8] == 0 && at[7] >= 0x80) return tn__build_push(pickle->build, TN__ITEM_BIG, little_endian(at, 8));
+    if (at[8] == 0 && at[7] >= 0x80) return tn__build_push(pickle->build, TN__ITEM_BIG, little_u64(at));
     return tn__build_push(pickle->build, TN__ITEM_OTHER, 0);
   }
   uint64_t value = little_endian(at, bytes);
@@ -195,11 +197,11 @@ static int step(tn__pickle *pickle, const uint8_t *operand) {
     case TN__OP_SHORT_BINSTRING: return push_text(pickle, operand[0]);
     case TN__OP_BINUNICODE:
     case TN__OP_BINSTRING: return push_text(pickle, little_u32(operand));
-    case TN__OP_BINUNICODE8: return push_text(pickle, little_endian(operand, 8));
+    case TN__OP_BINUNICODE8: return push_text(pickle, little_u64(operand));
     case TN__OP_SHORT_BINBYTES: return push_other(pickle, operand[0]);
     case TN__OP_BINBYTES: return push_other(pickle, little_u32(operand));
     case TN__OP_BINBYTES8:
-    case TN__OP_BYTEARRAY8: return push_other(pickle, little_endian(operand, 8));
+    case TN__OP_BYTEARRAY8: return push_other(pickle, little_u64(operand));
     case TN__OP_SETITEM: return with_last(build, 2, tn__build_set_items);
     case TN__OP_SETITEMS: return with_marked(build, tn__build_set_items);
     case TN__OP_APPEND: return with_last(build, 1, tn__build_append);
@@ -235,22 +237,86 @@ int tn__pickle_fill(tn__pickle *pickle, size_t need) {
   return tn__build_check_memory(pickle->build);
 }
 
+static inline const uint8_t *hot_int(tn_vec *stack, tn__item *top, uint64_t bits, const uint8_t *next) {
+  top->bits = bits;
+  top->tag = TN__ITEM_INT;
+  stack->count++;
+  return next;
+}
+
+/* The opcodes that nearly all of a snapshot is made of, straight through: where the next one is, or NULL to leave this one to step(), which
+ * looks at everything again.  at: OPCODE_BYTES of input. */
+static inline const uint8_t *hot_step(tn__pickle *pickle, const uint8_t *at) {
+  tn__build *build = pickle->build;
+  tn_vec *stack = &build->stack;
+  if (stack->count == stack->capacity || stack->count == 0) return NULL;
+  tn__item *top = TN_VEC(stack, tn__item) + stack->count;
+  top->offset = (uint32_t)build->offset;
+  switch (*at) {
+    case TN__OP_BINGET:
+      if (!tn__memo_peek(pickle, at[1], top)) return NULL;
+      stack->count++;
+      return at + 2;
+    case TN__OP_LONG_BINGET:
+      if (!tn__memo_peek(pickle, little_u32(at + 1), top)) return NULL;
+      stack->count++;
+      return at + 5;
+    case TN__OP_MEMOIZE: {
+      uint32_t word = tn__memo_word(top - 1);
+      if (word == TN__MEMO_NOTHING || pickle->memo.count == pickle->memo.capacity) return NULL;
+      TN_VEC(&pickle->memo, uint32_t)[pickle->memo.count++] = word;
+      return at + 1;
+    }
+    case TN__OP_MARK:
+      if (build->marks.count >= build->marks.capacity || build->marks.count >= TN__MARKS_MAX || stack->count >= TN_NONE) return NULL;
+      TN_VEC(&build->marks, uint32_t)[build->marks.count++] = (uint32_t)stack->count;
+      return at + 1;
+    case TN__OP_EMPTY_DICT:
+    case TN__OP_EMPTY_LIST:
+      if (build->objects.count == build->objects.capacity || build->objects.count >= TN_NONE) return NULL;
+      top->tag = TN__ITEM_OBJECT;
+      top->bits = build->objects.count;
+      TN_VEC(&build->objects, tn__object)[build->objects.count++] =
+          (tn__object){.kind = *at == TN__OP_EMPTY_DICT ? TN__OBJECT_DICT : TN__OBJECT_LIST};
+      stack->count++;
+      return at + 1;
+    case TN__OP_BININT1: return hot_int(stack, top, at[1], at + 2);
+    case TN__OP_BININT2: return hot_int(stack, top, little_u16(at + 1), at + 3);
+    case TN__OP_BININT: return hot_int(stack, top, (uint64_t)(int32_t)little_u32(at + 1), at + 5);
+    case TN__OP_LONG1: {
+      unsigned unused = 64 - 8 * (unsigned)at[1];
+      if (at[1] == 0 || at[1] > 8) return NULL;
+      return hot_int(stack, top, (uint64_t)((int64_t)(little_u64(at + 2) << unused) >> unused), at + 2 + at[1]);
+    }
+    default: return NULL;
+  }
+}
+
+/* One opcode with every check. */
+static int next_step(tn__pickle *pickle, size_t left) {
+  tn__input *input = pickle->input;
+  if (left == 0) return tn__build_fault(pickle->build, NULL, "the file ends before STOP: it is cut short");
+  pickle->opcode = *input->at;
+  const uint8_t *operand = input->at + 1;
+  size_t bytes = operand_bytes[pickle->opcode];
+  if (left <= bytes) return cut_short(pickle);
+  input->at = operand + bytes;
+  return step(pickle, operand);
+}
+
 static int run(tn__pickle *pickle) {
   tn__input *input = pickle->input;
-  int rc = TN_OK;
-  do {
+  while (pickle->opcode != TN__OP_STOP) {
     if (tn__input_left(input) < OPCODE_BYTES) TN_TRY(tn__pickle_fill(pickle, OPCODE_BYTES));
+    size_t left = tn__input_left(input);
     pickle->build->offset = tn__input_offset(input);
-    if (tn__input_left(input) == 0)
-      return tn__build_fault(pickle->build, NULL, "the file ends before STOP: it is cut short");
-    pickle->opcode = *input->at;
-    const uint8_t *operand = input->at + 1;
-    size_t bytes = operand_bytes[pickle->opcode];
-    if (tn__input_left(input) <= bytes) return cut_short(pickle);
-    input->at = operand + bytes;
-    rc = step(pickle, operand);
-  } while (!rc && pickle->opcode != TN__OP_STOP);
-  return rc;
+    const uint8_t *next = left < OPCODE_BYTES ? NULL : hot_step(pickle, input->at);
+    if (next)
+      input->at = next;
+    else
+      TN_TRY(next_step(pickle, left));
+  }
+  return TN_OK;
 }
 
 int tn__pickle_read(tn__build *build, tn__input *input) {

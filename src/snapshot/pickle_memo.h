@@ -11,11 +11,14 @@
 extern "C" {
 #endif
 
+/* Nearly everything that a writer remembers is a text or a container: four bytes each, the kind in the lowest two bits. */
+enum { TN__MEMO_NOTHING, TN__MEMO_TEXT, TN__MEMO_OBJECT, TN__MEMO_WIDE /* an index of wide */, TN__MEMO_BITS = 2 };
+
 typedef struct tn__pickle {
   tn__build *build;
   tn__input *input;
-  tn_vec memo;    /* uint64_t: tag + 1 in the highest byte, bits below it; 0 = empty; TN__MEMO_WIDE: an index of wide */
-  tn_vec wide;    /* tn__item: those whose bits do not fit */
+  tn_vec memo;    /* uint32_t */
+  tn_vec wide;    /* tn__item */
   uint8_t opcode; /* at work */
 } tn__pickle;
 
@@ -23,13 +26,23 @@ void tn__memo_init(tn__pickle *pickle);
 void tn__memo_deinit(tn__pickle *pickle);
 /* Puts the last item at index, which follows the largest so far or is not far beyond it. */
 int tn__memo_put(tn__pickle *pickle, uint64_t index);
-int tn__memo_get_wide(tn__pickle *pickle, uint64_t index); /* whatever is there, or is not */
+/* Pushes what is there. */
+int tn__memo_get(tn__pickle *pickle, uint64_t index);
 
-static inline int tn__memo_get(tn__pickle *pickle, uint64_t index) {
-  uint64_t word = index < pickle->memo.count ? TN_VEC(&pickle->memo, uint64_t)[index] : 0;
-  uint32_t tag = (uint32_t)(word >> 56);
-  if (tag == 0 || tag > TN__ITEM_OTHER + 1) return tn__memo_get_wide(pickle, index);
-  return tn__build_push(pickle->build, tag - 1, word & (UINT64_MAX >> 8));
+/* The item at index when it is a text or a container; 0 when tn__memo_get() must look. */
+static inline int tn__memo_peek(const tn__pickle *pickle, uint64_t index, tn__item *out) {
+  uint32_t word = index < pickle->memo.count ? TN_VEC(&pickle->memo, uint32_t)[index] : TN__MEMO_NOTHING;
+  uint32_t kind = word & TN__MEMO_WIDE;
+  out->bits = word >> TN__MEMO_BITS;
+  out->tag = kind == TN__MEMO_TEXT ? TN__ITEM_TEXT : TN__ITEM_OBJECT;
+  return kind == TN__MEMO_TEXT || kind == TN__MEMO_OBJECT;
+}
+
+/* The word for an item, NOTHING when it needs a place in wide. */
+static inline uint32_t tn__memo_word(const tn__item *item) {
+  if (item->bits >> (32 - TN__MEMO_BITS)) return TN__MEMO_NOTHING;
+  uint32_t kind = item->tag == TN__ITEM_TEXT ? TN__MEMO_TEXT : item->tag == TN__ITEM_OBJECT ? TN__MEMO_OBJECT : TN__MEMO_NOTHING;
+  return kind ? (uint32_t)item->bits << TN__MEMO_BITS | kind : TN__MEMO_NOTHING;
 }
 
 /* Reads on, and looks after the memory that the build takes. */

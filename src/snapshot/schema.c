@@ -92,17 +92,20 @@ int tn__schema_entry_set(tn__build *build, tn__object *object, const tn__item *p
     build->entry_keys |= (uint64_t)1 << pairs->bits;
     TN_TRY(tn__schema_entry(build, &entry, (uint32_t)pairs->bits, pairs + 1));
   }
+  build->odd_actions |= entry.action >= TN_ACTION_COUNT;
+  build->streams_missing |= entry.stream == TN_NONE;
   TN_VEC(&build->trace->tables[TN_TABLE_ENTRY], tn_entry)[object->at] = entry;
   return TN_OK;
 }
 
-static int entry_new(tn__build *build, tn__object *object, const tn__item *pairs, size_t pair_count) {
+int tn__schema_entry_new(tn__build *build, tn__object *object, const tn__item *pairs, size_t pair_count) {
   tn_vec *entries = &build->trace->tables[TN_TABLE_ENTRY];
   if (entries->count >= TN_NONE - 1) return tn__build_fault(build, pairs, "has more than 4 billion trace entries");
-  tn_entry entry = {.stream = TN_NONE, .stack = TN_NONE, .forward = TN_NONE, .category = TN_CATEGORY_UNKNOWN};
-  if (tn__vec_push(entries, &entry)) return tn__build_no_memory(build);
+  if (tn__vec_reserve(entries, 1)) return tn__build_no_memory(build);
+  TN_VEC(entries, tn_entry)[entries->count] =
+      (tn_entry){.stream = TN_NONE, .stack = TN_NONE, .forward = TN_NONE, .category = TN_CATEGORY_UNKNOWN};
   object->kind = TN__OBJECT_ENTRY;
-  object->at = (uint32_t)entries->count - 1;
+  object->at = (uint32_t)entries->count++;
   object->count = 0;
   return tn__schema_entry_set(build, object, pairs, pair_count);
 }
@@ -112,11 +115,6 @@ uint64_t tn__schema_keys(const tn__item *pairs, size_t pair_count) {
   for (size_t i = 0; i < pair_count; i++, pairs += 2)
     if (pairs->tag == TN__ITEM_TEXT && pairs->bits < TN__KEY_COUNT) keys |= (uint64_t)1 << pairs->bits;
   return keys;
-}
-
-int tn__schema_dict(tn__build *build, tn__object *object, const tn__item *pairs, size_t pair_count) {
-  if (!(tn__schema_keys(pairs, pair_count) & TN__KEY_BIT(ACTION))) return TN_OK;
-  return entry_new(build, object, pairs, pair_count);
 }
 
 /* ---- blocks and segments ------------------------------------------------------------------------------------------------- */

@@ -13,33 +13,16 @@ int tn__item_wrong(const tn__build *build, const tn__item *item, uint32_t key, c
   return tn__build_fault(build, item, "\"%s\" is %s, expected %s", tn__keys[key], tn__item_name(item), expected);
 }
 
-/* All 64 bits: addresses and handles are shown as negative numbers by some versions.  None leaves *out. */
-int tn__item_bits(const tn__build *build, const tn__item *item, uint32_t key, uint64_t *out) {
-  switch (item->tag) {
-    case TN__ITEM_NULL: return TN_OK;
-    case TN__ITEM_BOOL:
-    case TN__ITEM_INT:
-    case TN__ITEM_BIG: *out = item->bits; return TN_OK;
-    default: return tn__item_wrong(build, item, key, "a number of 64 bits");
-  }
-}
-
-static int is_negative(const tn__item *item) { return item->tag == TN__ITEM_INT && (int64_t)item->bits < 0; }
-
-int tn__item_number(const tn__build *build, const tn__item *item, uint32_t key, uint64_t below, uint64_t *out) {
-  uint64_t value = *out;
-  TN_TRY(tn__item_bits(build, item, key, &value));
-  if (is_negative(item))
+int tn__item_number_checked(const tn__build *build, const tn__item *item, uint32_t key, uint64_t below, uint64_t *out) {
+  if (item->tag == TN__ITEM_NULL) return TN_OK;
+  if (item->tag > TN__ITEM_BIG) return tn__item_wrong(build, item, key, "a number of 64 bits");
+  if (item->tag == TN__ITEM_INT && (int64_t)item->bits < 0)
     return tn__build_fault(build, item, "\"%s\" is %lld, expected 0 or more", tn__keys[key], (long long)item->bits);
-  if (value >= below)
-    return tn__build_fault(build, item, "\"%s\" is %llu, expected less than %llu", tn__keys[key], (unsigned long long)value,
+  if (item->bits >= below)
+    return tn__build_fault(build, item, "\"%s\" is %llu, expected less than %llu", tn__keys[key], (unsigned long long)item->bits,
                            (unsigned long long)below);
-  *out = value;
+  *out = item->bits;
   return TN_OK;
-}
-
-int tn__item_bytes(const tn__build *build, const tn__item *item, uint32_t key, uint64_t *out) {
-  return tn__item_number(build, item, key, TN__BYTES_MAX, out);
 }
 
 int tn__item_text(const tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
@@ -75,7 +58,11 @@ int tn__item_pool(const tn__build *build, const tn__item *item, uint32_t key, ui
 int tn__item_stack(tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
   const tn__object *object = tn__item_object(build, item);
   if (item->tag == TN__ITEM_NULL) return TN_OK;
-  if (object && object->kind == TN__OBJECT_EMPTY) return tn__build_stack(build, 0, out);
+  if (object && object->kind == TN__OBJECT_EMPTY) {
+    if (build->empty_stack == TN_NONE) TN_TRY(tn__build_stack(build, 0, &build->empty_stack));
+    *out = build->empty_stack;
+    return TN_OK;
+  }
   if (!object || object->kind != TN__OBJECT_STACK) return tn__item_wrong(build, item, key, "a list of frames");
   *out = object->at;
   return TN_OK;

@@ -45,18 +45,29 @@ static uint64_t role_limit(const tn_trace *trace, int role) {
 static int field_is_legal(const tn__field *field, const void *record, uint64_t limit) {
   if (field->role == TN__REAL) return isfinite(tn__field_real(field, record));
   uint64_t value = tn__field_get(field, record);
-  return value < limit || (limit == UINT64_MAX) || (value == TN_NONE && tn__field_is_optional(field));
+  return value < limit || (value == TN_NONE && tn__field_is_optional(field));
 }
 
+/* Record by record: a table can be larger than the caches.  Fields that may hold anything are left out. */
 static int check_fields(const tn_trace *trace, enum tn_table table, tn_error *err) {
+  enum { FIELDS_MAX = 16 };
   const tn_vec *records = &trace->tables[table];
+  const tn__field *fields[FIELDS_MAX];
+  uint64_t limits[FIELDS_MAX];
+  size_t field_count = 0;
+  tn_assert(tn__records[table].field_count <= FIELDS_MAX);
   for (size_t k = 0; k < tn__records[table].field_count; k++) {
     const tn__field *field = &tn__records[table].fields[k];
     uint64_t limit = role_limit(trace, field->role);
-    for (size_t i = 0; i < records->count; i++) {
-      if (field_is_legal(field, tn__vec_at(records, i), limit)) continue;
+    if (limit == UINT64_MAX && field->role != TN__REAL) continue;
+    fields[field_count] = field;
+    limits[field_count++] = limit;
+  }
+  for (size_t i = 0; i < records->count; i++) {
+    for (size_t k = 0; k < field_count; k++) {
+      if (field_is_legal(fields[k], tn__vec_at(records, i), limits[k])) continue;
       return tn__error_set_at(err, TN_EFORMAT, 0, (uint32_t)i, "%s %zu: %s is out of range", tn__records[table].name, i,
-                              field->name);
+                              fields[k]->name);
     }
   }
   return TN_OK;

@@ -97,16 +97,6 @@ const tn__record tn__records[TN_TABLE_COUNT] = {
     [TN_TABLE_ENTRY] = RECORD(entry, "id"),   [TN_TABLE_ANNOTATION] = RECORD(annotation, "id"),
 };
 
-uint64_t tn__field_get(const tn__field *field, const void *record) {
-  const char *at = (const char *)record + field->at;
-  switch (field->bytes) {
-    case 1: return *(const uint8_t *)at;
-    case 2: return *(const uint16_t *)(const void *)at;
-    case 4: return *(const uint32_t *)(const void *)at;
-    default: return *(const uint64_t *)(const void *)at;
-  }
-}
-
 int tn__field_set(const tn__field *field, void *record, uint64_t value) {
   char *at = (char *)record + field->at;
   switch (field->bytes) {

@@ -80,7 +80,15 @@ typedef struct tn__record {
 extern const tn__record tn__records[TN_TABLE_COUNT];
 
 /* An integer field, whatever its width. */
-uint64_t tn__field_get(const tn__field *field, const void *record);
+static inline uint64_t tn__field_get(const tn__field *field, const void *record) {
+  const char *at = (const char *)record + field->at;
+  switch (field->bytes) {
+    case 1: return *(const uint8_t *)at;
+    case 2: return *(const uint16_t *)(const void *)at;
+    case 4: return *(const uint32_t *)(const void *)at;
+    default: return *(const uint64_t *)(const void *)at;
+  }
+}
 /* 0 when the value does not fit the field. */
 int tn__field_set(const tn__field *field, void *record, uint64_t value);
 double tn__field_real(const tn__field *field, const void *record);

@@ -18,6 +18,15 @@ static int io_error(tn_error *err, const char *path, int code) {
   return tn__error_set(err, code, "%s: %s", path, strerror(errno));
 }
 
+int tn__file_error(tn_error *err, const char *path, int rc) {
+  enum { PATH_MAX_SHOWN = 100 };
+  if (!err) return rc;
+  tn_error inner = *err;
+  size_t len = strlen(path);
+  const char *shown = len > PATH_MAX_SHOWN ? path + len - PATH_MAX_SHOWN : path;
+  return tn__error_set_at(err, rc, inner.offset, inner.record, "%s%s: %s", shown == path ? "" : "...", shown, inner.msg);
+}
+
 /* ---- reading ------------------------------------------------------------------------------------------------------------- */
 
 static int read_all(int fd, const char *path, size_t bytes_max, tn_vec *bytes, tn_error *err) {

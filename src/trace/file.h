@@ -16,6 +16,9 @@ int tn__file_read(const char *path, size_t bytes_max, void **out_data, size_t *o
 /* Replaces the file at once: a temporary one beside it, fsync, rename.  TN_EIO or TN_ENOMEM: path is as it was. */
 int tn__file_write(const char *path, const void *data, size_t size, tn_error *err);
 
+/* Puts the file's name before the message in *err (may be NULL) and returns rc; of a long path its end, so that the message stays whole. */
+int tn__file_error(tn_error *err, const char *path, int rc);
+
 #ifdef __cplusplus
 }
 #endif

@@ -358,22 +358,12 @@ out:
 
 /* ---- files --------------------------------------------------------------------------------------------------------------- */
 
-/* Puts the file's name before the message; of a long path its end, so that the message stays whole. */
-static int with_path(tn_error *err, const char *path, int rc) {
-  enum { PATH_MAX_SHOWN = 100 };
-  if (!err) return rc;
-  tn_error inner = *err;
-  size_t len = strlen(path);
-  const char *shown = len > PATH_MAX_SHOWN ? path + len - PATH_MAX_SHOWN : path;
-  return tn__error_set_at(err, rc, inner.offset, inner.record, "%s%s: %s", shown == path ? "" : "...", shown, inner.msg);
-}
-
 int tn_trace_save(const tn_trace *trace, const char *path, tn_error *err) {
   unsigned char *data = NULL;
   size_t size = 0;
   int rc = tn_trace_check(trace, err); /* what could not be loaded is not written */
   if (!rc) rc = tn__store_write(trace, &data, &size, err);
-  if (rc) return with_path(err, path, rc);
+  if (rc) return tn__file_error(err, path, rc);
   rc = tn__file_write(path, data, size, err);
   tn__store_free(data);
   return rc;
@@ -385,5 +375,5 @@ int tn_trace_load(const char *path, tn_trace **out, tn_error *err) {
   TN_TRY(tn__file_read(path, FILE_BYTES_MAX, &data, &size, err));
   int rc = tn__store_read(data, size, out, err);
   tn__mem_free(data);
-  return rc ? with_path(err, path, rc) : TN_OK;
+  return rc ? tn__file_error(err, path, rc) : TN_OK;
 }

@@ -19,7 +19,7 @@ typedef struct rig {
 static inline void rig_open(rig *r, const net *n) {
   r->trace = net_trace(n);
   r->profile = net_profile();
-  net_must(tn__graph_init(&r->graph, r->trace, &r->profile, NULL));
+  net_must(tn__graph_init(&r->graph, r->trace, &r->profile, 0, NULL));
   net_must(tn__schedule_init(&r->schedule, &r->graph));
   net_must(tn__simulate_init(&r->simulate, &r->graph));
 }

@@ -33,7 +33,7 @@ static void make(fixture *f, uint64_t limit_bytes) {
   *f = (fixture){0};
   tn_caching_config config = {.total_bytes = TOTAL_MIB * MIB,
                               .limit_bytes = limit_bytes,
-                              .expandable_segments = 1,
+                              .conf.expandable_segments = 1,
                               .segment_addr = reserve,
                               .segment_event = hear,
                               .user = f};
@@ -184,12 +184,32 @@ static void test_walk(void **state) {
   tn_caching_free(f.caching);
 }
 
+/* A plan ran within its budget and still retried in every step: a request that only had to grow a free block was tested in full. */
+static void test_limit_needed(void **state) {
+  (void)state;
+  for (uint64_t limit = 119 * MIB; limit <= 120 * MIB; limit += MIB) {
+    fixture f;
+    make(&f, limit);
+    alloc(&f, 10 * MIB);
+    dealloc(&f, alloc(&f, 50 * MIB));
+    assert_int_equal(tn_caching_limit_needed(f.caching), 70 * MIB); /* 20 + 50, of which 40 were mapped */
+    tn_caching_reset_peaks(f.caching);
+    assert_int_equal(tn_caching_limit_needed(f.caching), 60 * MIB);
+    alloc(&f, 60 * MIB); /* 50 are free at the end and 10 more would do, but 60 + 60 are tested */
+    assert_int_equal(tn_caching_limit_needed(f.caching), 120 * MIB);
+    assert_int_equal(stats_of(&f).num_alloc_retries, limit < 120 * MIB);
+    assert_int_equal(stats_of(&f).reserved_bytes.current, 80 * MIB);
+    tn_caching_free(f.caching);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_grows_by_pages),          cmocka_unit_test(test_small_pool_has_its_own),
       cmocka_unit_test(test_always_splits),           cmocka_unit_test(test_growable_block_is_spared),
       cmocka_unit_test(test_unmaps_whole_pages),      cmocka_unit_test(test_second_reservation),
       cmocka_unit_test(test_limit),                   cmocka_unit_test(test_walk),
+      cmocka_unit_test(test_limit_needed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

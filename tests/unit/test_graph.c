@@ -248,10 +248,10 @@ static void a_trace_without_slots_is_refused(void **state) {
   tn_profile profile = net_profile();
   tn__graph g;
   tn_error err = {0};
-  assert_int_equal(tn__graph_init(&g, trace, &profile, &err), TN_EFORMAT);
+  assert_int_equal(tn__graph_init(&g, trace, &profile, 0, &err), TN_EFORMAT);
   assert_string_equal(err.msg, "the trace has no saved tensors: nothing to plan");
   net_must(tn_trace_new(&empty));
-  assert_int_equal(tn__graph_init(&g, empty, &profile, &err), TN_EFORMAT);
+  assert_int_equal(tn__graph_init(&g, empty, &profile, 0, &err), TN_EFORMAT);
   assert_string_equal(err.msg, "the trace has no step: nothing to plan");
   tn_trace_free(empty);
   tn_trace_free(trace);
@@ -260,7 +260,7 @@ static void a_trace_without_slots_is_refused(void **state) {
 static int init_graph(void *trace) {
   tn_profile profile = net_profile();
   tn__graph g;
-  int rc = tn__graph_init(&g, trace, &profile, NULL);
+  int rc = tn__graph_init(&g, trace, &profile, 0, NULL);
   if (rc == TN_OK) tn__graph_deinit(&g);
   return rc;
 }

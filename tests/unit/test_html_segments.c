@@ -21,11 +21,11 @@ static void expect_held(const uint8_t *held, const memory_run *run, size_t momen
 
 static void follow(const memory_run *run, size_t from) {
   tn_trace *trace;
-  tn__history history;
+  tn__chronicle history;
   tn__segments segments;
   assert_int_equal(run_trace(run, from, &trace), TN_OK);
   assert_int_equal(tn_trace_check(trace, NULL), TN_OK);
-  assert_int_equal(tn__history_init(&history, trace, 0), TN_OK);
+  assert_int_equal(tn__chronicle_init(&history, trace, 0), TN_OK);
   assert_int_equal(tn__segments_init(&segments, &history), TN_OK);
   const tn__piece *pieces = TN_VEC(&segments.pieces, tn__piece);
   const tn__segment_change *changes = TN_VEC(&segments.changes, tn__segment_change);
@@ -41,7 +41,7 @@ static void follow(const memory_run *run, size_t from) {
   assert_int_equal(at, segments.changes.count);
   assert_false(segments.is_cut);
   tn__segments_deinit(&segments);
-  tn__history_deinit(&history);
+  tn__chronicle_deinit(&history);
   tn_trace_free(trace);
 }
 
@@ -56,7 +56,7 @@ static void segments_at_every_moment(void **state) {
 }
 
 /* A trace of entries alone. */
-static void entries_trace(const tn_entry *entries, size_t count, tn_trace **out_trace, tn__history *out_history) {
+static void entries_trace(const tn_entry *entries, size_t count, tn_trace **out_trace, tn__chronicle *out_history) {
   static const tn_stream stream = {0};
   static const tn_pool pool = {0, 0};
   tn_device device = {.entries_count = (uint32_t)count};
@@ -66,7 +66,7 @@ static void entries_trace(const tn_entry *entries, size_t count, tn_trace **out_
   assert_int_equal(tn_trace_add(*out_trace, TN_TABLE_ENTRY, entries, count), TN_OK);
   assert_int_equal(tn_trace_add(*out_trace, TN_TABLE_DEVICE, &device, 1), TN_OK);
   assert_int_equal(tn_trace_check(*out_trace, NULL), TN_OK);
-  assert_int_equal(tn__history_init(out_history, *out_trace, 0), TN_OK);
+  assert_int_equal(tn__chronicle_init(out_history, *out_trace, 0), TN_OK);
 }
 
 static tn_entry segment_entry(int action, tn_addr addr, uint64_t bytes) {
@@ -79,7 +79,7 @@ static void a_part_of_a_mapped_range_is_unmapped(void **state) {
   const tn_entry entries[] = {segment_entry(TN_ACTION_SEGMENT_MAP, 1000, 300), segment_entry(TN_ACTION_SEGMENT_UNMAP, 1100, 100),
                               segment_entry(TN_ACTION_SEGMENT_MAP, 1100, 100), segment_entry(TN_ACTION_SEGMENT_UNMAP, 1000, 300)};
   tn_trace *trace;
-  tn__history history;
+  tn__chronicle history;
   tn__segments segments;
   entries_trace(entries, 4, &trace, &history);
   assert_int_equal(tn__segments_init(&segments, &history), TN_OK);
@@ -90,7 +90,7 @@ static void a_part_of_a_mapped_range_is_unmapped(void **state) {
   for (size_t i = 0; i < segments.changes.count; i++) got[TN_VEC(&segments.changes, tn__segment_change)[i].entry]++;
   assert_memory_equal(got, want, sizeof want);
   tn__segments_deinit(&segments);
-  tn__history_deinit(&history);
+  tn__chronicle_deinit(&history);
   tn_trace_free(trace);
 }
 
@@ -102,14 +102,14 @@ static void nested_ranges_end_soon(void **state) {
   for (uint64_t i = 0; i < DEPTH; i++)
     entries[i] = segment_entry(i % 2 ? TN_ACTION_SEGMENT_UNMAP : TN_ACTION_SEGMENT_MAP, 1000 + i, 1000000 - 2 * i);
   tn_trace *trace;
-  tn__history history;
+  tn__chronicle history;
   tn__segments segments;
   entries_trace(entries, DEPTH, &trace, &history);
   assert_int_equal(tn__segments_init(&segments, &history), TN_OK);
   assert_true(segments.is_cut);
   assert_int_equal(segments.changes.count, 0);
   tn__segments_deinit(&segments);
-  tn__history_deinit(&history);
+  tn__chronicle_deinit(&history);
   tn_trace_free(trace);
   free(entries);
 }
@@ -121,7 +121,7 @@ static void contradictions_do_no_harm(void **state) {
                               segment_entry(TN_ACTION_SEGMENT_FREE, 9999, 1),             segment_entry(TN_ACTION_SEGMENT_MAP, UINT64_MAX - 10, 4096),
                               segment_entry(TN_ACTION_SEGMENT_UNMAP, UINT64_MAX - 5, 99), segment_entry(TN_ACTION_SEGMENT_MAP, 7, 0)};
   tn_trace *trace;
-  tn__history history;
+  tn__chronicle history;
   tn__segments segments;
   entries_trace(entries, 6, &trace, &history);
   assert_int_equal(tn__segments_init(&segments, &history), TN_OK);
@@ -133,7 +133,7 @@ static void contradictions_do_no_harm(void **state) {
     assert_in_range(held[change->piece], 0, 1);
   }
   tn__segments_deinit(&segments);
-  tn__history_deinit(&history);
+  tn__chronicle_deinit(&history);
   tn_trace_free(trace);
 }
 
@@ -149,11 +149,11 @@ static void every_allocation_may_fail(void **state) {
   for (int expandable = 0; expandable < 2; expandable++) {
     memory_run run = run_make(3, 300, expandable);
     tn_trace *trace;
-    tn__history history;
+    tn__chronicle history;
     assert_int_equal(run_trace(&run, 40, &trace), TN_OK);
-    assert_int_equal(tn__history_init(&history, trace, 0), TN_OK);
+    assert_int_equal(tn__chronicle_init(&history, trace, 0), TN_OK);
     assert_true(tn_test_sweep(sweep, &history) > 3);
-    tn__history_deinit(&history);
+    tn__chronicle_deinit(&history);
     tn_trace_free(trace);
     run_deinit(&run);
   }

@@ -50,7 +50,7 @@ static void cheap_ops_go_first(void **state) {
   tn__schedule s;
   tn__simulate sim;
   tn__choice c;
-  assert_int_equal(tn__graph_init(&g, trace, &profile, NULL), TN_OK);
+  assert_int_equal(tn__graph_init(&g, trace, &profile, 0, NULL), TN_OK);
   assert_int_equal(tn__schedule_init(&s, &g), TN_OK);
   assert_int_equal(tn__simulate_init(&sim, &g), TN_OK);
   assert_int_equal(tn__choose(&s, &sim, all.kept_bytes - 8 * MB, &c), TN_OK);
@@ -117,7 +117,7 @@ static void close_to_the_best_of_all(void **state) {
     tn__choice c;
     uint32_t items[32];
     size_t count = 0;
-    assert_int_equal(tn__graph_init(&g, trace, &profile, NULL), TN_OK);
+    assert_int_equal(tn__graph_init(&g, trace, &profile, 0, NULL), TN_OK);
     assert_int_equal(tn__schedule_init(&s, &g), TN_OK);
     assert_int_equal(tn__simulate_init(&sim, &g), TN_OK);
     for (uint32_t b = 0; b < g.block_count; b++)

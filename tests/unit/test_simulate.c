@@ -163,7 +163,7 @@ static void a_slot_of_the_step_before_is_counted(void **state) {
     if (step) net_event(&w, TN_EVENT_RELEASE, 0);
   }
   net_must(tn_trace_check(w.trace, NULL));
-  net_must(tn__graph_init(&g, w.trace, &profile, NULL));
+  net_must(tn__graph_init(&g, w.trace, &profile, 0, NULL));
   net_must(tn__schedule_init(&schedule, &g));
   net_must(tn__simulate_init(&sim, &g));
   assert_int_equal(sim.start_bytes, MB);

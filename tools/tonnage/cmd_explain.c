@@ -37,15 +37,51 @@ static int explain_snapshot(const tn_cmd *cmd, const char *path) {
   return status;
 }
 
-/* The log's text, from file. */
+/* The messages that were read, explained; from names the input. */
+static int log_show(const tn_cmd *cmd, tn_oom_log *log, const char *from) {
+  size_t count = 0, chosen = 0;
+  const tn_oom *messages = tn_oom_log_messages(log, &count, &chosen);
+  if (!messages) return cmd_fail(TN_ENOENT, "%.150s: no out-of-memory message in it", from);
+  tn_text text;
+  char *out = NULL;
+  int rc = tn_report_oom(messages, count, chosen, cmd->options.given[TN_OPTION_JSON], &out);
+  if (rc) return cmd_fail(rc, NULL);
+  tn__text_init(&text);
+  tn__text_add(&text, out);
+  tn_text_free(out);
+  return cmd_print(&text);
+}
+
+/* Piece by piece: a log may be larger than memory, or still be written. */
+static int log_read(FILE *file, const char *path, tn_oom_log *log, tn_error *err) {
+  char piece[1 << 16];
+  size_t got;
+  while ((got = fread(piece, 1, sizeof piece, file)) > 0)
+    if (tn_oom_log_add(log, piece, got)) return tn__error_set(err, TN_ENOMEM, NULL);
+  if (ferror(file)) return tn__error_set(err, TN_EIO, "%.150s: %s", path, strerror(errno));
+  int rc = tn_oom_log_end(log);
+  return rc ? tn__error_set(err, rc, NULL) : TN_OK;
+}
+
 static int explain_log(const tn_cmd *cmd, FILE *file, const char *path) {
-  (void)cmd, (void)file;
-  return cmd_fail(TN_EFORMAT, "%.150s: no out-of-memory message in it", path);
+  tn_oom_log *log = NULL;
+  tn_error err = {0};
+  int rc = tn_oom_log_new(&log);
+  if (rc) return cmd_fail(rc, NULL);
+  rc = log_read(file, path, log, &err);
+  int status = rc ? cmd_fail(rc, "%s", err.msg) : log_show(cmd, log, strcmp(path, "-") == 0 ? "standard input" : path);
+  tn_oom_log_free(log);
+  return status;
 }
 
 static int explain_message(const tn_cmd *cmd, const char *message) {
-  (void)cmd, (void)message;
-  return cmd_fail(TN_EFORMAT, "--message: no out-of-memory message in it");
+  tn_oom_log *log = NULL;
+  int rc = tn_oom_log_new(&log);
+  if (!rc) rc = tn_oom_log_add(log, message, strlen(message));
+  if (!rc) rc = tn_oom_log_end(log);
+  int status = rc ? cmd_fail(rc, NULL) : log_show(cmd, log, "--message");
+  tn_oom_log_free(log);
+  return status;
 }
 
 static int explain_file(const tn_cmd *cmd, const char *path) {

@@ -76,9 +76,9 @@ class Stacks {
   }
 
   /* One line for a stack: the place that the analysis chose, else the innermost frame, and the Python function that it ends in.
-   * -1: not recorded. */
+   * Below 0: there is none. */
   label(stack) {
-    if (stack < 0) return "no stack recorded";
+    if (stack < 0) return stack === STACK_BEFORE ? "before the history" : "no stack recorded";
     if (this.labels[stack] === undefined) {
       const lines = this.linesOf(stack), place = lines[Math.max(0, this.places[stack] - 1)], inner = lines.find(({ file }) => file.endsWith(".py"));
       if (!place) this.labels[stack] = this.places[stack] ? "stack left out to keep the page small" : "stack without frames";

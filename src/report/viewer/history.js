@@ -3,6 +3,7 @@
  * A piece is a place in memory and what is there; changes make pieces come and go. A moment m lies after m entries. */
 
 const PIECE_BLOCK = 0, PIECE_SEGMENT = 1, PIECE_MAPPED = 2;
+const STACK_BEFORE = -1; /* -2: none recorded */
 const AWAY = 0, THERE = 1, PENDING = 2;
 const NO_SYMBOL = 0xffffffff;
 
@@ -23,7 +24,7 @@ function piecesFrom(packed, unit) {
     pieces.address[i] = address * unit;
     pieces.bytes[i] = reader.varint() * unit;
     pieces.requested[i] = pieces.bytes[i] - reader.signed();
-    pieces.stack[i] = reader.varint() - 1;
+    pieces.stack[i] = reader.varint() - 2;
     pieces.stream[i] = reader.varint();
     pieces.pool[i] = reader.varint();
   }

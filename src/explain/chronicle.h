@@ -1,4 +1,4 @@
-/* history.h -- one device of a snapshot as spans: each block from the entry that allocated it to the one that gave it back.
+/* chronicle.h -- one device of a snapshot as spans: each block from the entry that allocated it to the one that gave it back.
  *
  * Why: entries say what happened, questions are about who held memory when.  A history that starts late, or whose ring buffer
  * has overflowed, is completed backwards: what the final segments hold and no entry allocated was there before.
@@ -6,8 +6,8 @@
  *
  * "Entry" numbers here are positions in the device's own range, 0 being its first entry.  A *moment* m lies after m entries:
  * moment 0 is before the first one, moment entry_count is the snapshot itself. */
-#ifndef TN_EXPLAIN_HISTORY_H
-#define TN_EXPLAIN_HISTORY_H
+#ifndef TN_EXPLAIN_CHRONICLE_H
+#define TN_EXPLAIN_CHRONICLE_H
 
 #include "base/vec.h"
 #include "tonnage.h"
@@ -44,7 +44,7 @@ typedef struct tn__level {
   uint64_t requested_bytes, allocated_bytes, active_bytes, reserved_bytes;
 } tn__level;
 
-typedef struct tn__history {
+typedef struct tn__chronicle {
   const tn_trace *trace;
   const tn_device *device;
   const tn_entry *entries; /* of the device */
@@ -54,22 +54,22 @@ typedef struct tn__history {
   uint32_t before_count;   /* how many of them were there before the history */
   uint32_t *span_of;       /* by entry: the span that ALLOC, FREE_REQUESTED, FREE_COMPLETED speaks of; TN_NONE */
   tn__level first, last;   /* at moment 0 and at the snapshot */
-} tn__history;
+} tn__chronicle;
 
 /* TN_EINVAL: no such device record.  Deinit in any case. */
-int tn__history_init(tn__history *history, const tn_trace *trace, size_t device_record);
-void tn__history_deinit(tn__history *history);
+int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t device_record);
+void tn__chronicle_deinit(tn__chronicle *history);
 
 /* ---- walking through time ------------------------------------------------------------------------------------------------ */
 
 /* tn__walk walk = tn__walk_begin(history);  do { use(walk.moment, walk.level); } while (tn__walk_next(&walk)); */
 typedef struct tn__walk {
-  const tn__history *history;
+  const tn__chronicle *history;
   uint32_t moment;
   tn__level level;
 } tn__walk;
 
-tn__walk tn__walk_begin(const tn__history *history);
+tn__walk tn__walk_begin(const tn__chronicle *history);
 int tn__walk_next(tn__walk *walk); /* takes the entry at walk->moment; 0 at the end */
 
 /* Is the span live at a moment?  allocated: not yet asked for; active: its memory is not yet given back. */

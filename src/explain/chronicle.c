@@ -1,4 +1,4 @@
-/* history.c -- from entries and final segments to spans.  See history.h.
+/* chronicle.c -- from entries and final segments to spans.  See chronicle.h.
  *
  * Forward, entries are matched: an allocation, the request to free it, the moment when its memory may be used again.  What is freed
  * without having been allocated, and what is held at the end without having been allocated, was there before.
@@ -6,7 +6,7 @@
  * Backward, sizes are found.  An entry says what was requested; the allocator rounds that up, and in the large pool it also keeps a
  * remainder of up to 1 MiB, because it splits off only more than that.  No free piece of the large pool is that small, therefore:
  * where less than that lies between a block and the next one, or the segment's end, it belongs to the block. */
-#include "explain/history.h"
+#include "explain/chronicle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 
 /* Places are the addresses that a block or a segment begins at, numbered by address. */
 typedef struct builder {
-  tn__history *history;
+  tn__chronicle *history;
   const tn_segment *segments; /* of the device, at the end */
   const tn_segment_block *blocks;
   tn__rounding rounding;
@@ -87,7 +87,7 @@ static int places_sort(builder *b) {
 }
 
 static int places_gather(builder *b) {
-  const tn__history *history = b->history;
+  const tn__chronicle *history = b->history;
   for (uint32_t i = 0; i < history->entry_count; i++) {
     const tn_entry *entry = &history->entries[i];
     b->place_of[i] = TN_NONE;
@@ -256,7 +256,7 @@ static int match_end(builder *b) {
 
 /* Those from before the history come first. */
 static int spans_join(builder *b) {
-  tn__history *history = b->history;
+  tn__chronicle *history = b->history;
   uint32_t shift = (uint32_t)b->before.count;
   history->before_count = shift;
   for (uint32_t i = 0; i < history->entry_count; i++) {
@@ -390,7 +390,7 @@ static void level_add(tn__level *level, const tn__span *span, int is_allocated) 
 
 /* What the segments hold at the end, and going back from there, what they held at first. */
 static void levels_find(builder *b) {
-  tn__history *history = b->history;
+  tn__chronicle *history = b->history;
   int64_t change = 0, lowest = 0; /* of the running sum backwards */
   uint64_t reserved = 0;
   for (uint32_t i = 0; i < history->device->segments_count; i++) reserved += b->segments[i].bytes;
@@ -412,7 +412,7 @@ static void levels_find(builder *b) {
 
 /* ---- the history --------------------------------------------------------------------------------------------------------- */
 
-static int builder_open(builder *b, tn__history *history) {
+static int builder_open(builder *b, tn__chronicle *history) {
   size_t count = history->entry_count;
   *b = (builder){.history = history, .rounding = tn__rounding_of(history->trace)};
   const tn_segment *segments = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
@@ -438,7 +438,7 @@ static void builder_close(builder *b) {
   tn__vec_deinit(&b->addrs);
 }
 
-static uint32_t allocs_count(const tn__history *history) {
+static uint32_t allocs_count(const tn__chronicle *history) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < history->entry_count; i++) count += history->entries[i].action == TN_ACTION_ALLOC;
   return count;
@@ -456,11 +456,11 @@ static int build(builder *b) {
   return TN_OK;
 }
 
-int tn__history_init(tn__history *history, const tn_trace *trace, size_t device_record) {
+int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t device_record) {
   size_t devices = 0;
   const tn_device *device = tn_trace_table(trace, TN_TABLE_DEVICE, &devices);
   const tn_entry *entries = tn_trace_table(trace, TN_TABLE_ENTRY, NULL);
-  *history = (tn__history){.trace = trace};
+  *history = (tn__chronicle){.trace = trace};
   tn__vec_init(&history->spans, sizeof(tn__span));
   if (device_record >= devices) return TN_EINVAL;
   history->device = &device[device_record];
@@ -473,7 +473,7 @@ int tn__history_init(tn__history *history, const tn_trace *trace, size_t device_
   return rc;
 }
 
-void tn__history_deinit(tn__history *history) {
+void tn__chronicle_deinit(tn__chronicle *history) {
   tn__vec_deinit(&history->spans);
   tn__mem_free(history->span_of);
   history->span_of = NULL;
@@ -481,10 +481,10 @@ void tn__history_deinit(tn__history *history) {
 
 /* ---- walking ------------------------------------------------------------------------------------------------------------- */
 
-tn__walk tn__walk_begin(const tn__history *history) { return (tn__walk){.history = history, .level = history->first}; }
+tn__walk tn__walk_begin(const tn__chronicle *history) { return (tn__walk){.history = history, .level = history->first}; }
 
 int tn__walk_next(tn__walk *walk) {
-  const tn__history *history = walk->history;
+  const tn__chronicle *history = walk->history;
   if (walk->moment >= history->entry_count) return 0;
   uint32_t at = walk->moment++, number = history->span_of[at];
   tn__level *level = &walk->level;
