@@ -24,19 +24,18 @@ static void packed_write(tn_text *out, const tn_text *packed) {
 /* ---- levels, accounts, steps --------------------------------------------------------------------------------------------- */
 
 static void level_write(tn_text *out, const char *name, uint32_t moment, const tn__level *level) {
-  tn__text_printf(out, "\"%s\":{\"moment\":%u,\"requested\":%llu,\"allocated\":%llu,\"active\":%llu,\"reserved\":%llu}", name,
-                  moment, ull(level->requested_bytes), ull(level->allocated_bytes), ull(level->active_bytes),
-                  ull(level->reserved_bytes));
+  tn__text_printf(out, "\"%s\":{\"moment\":%u,\"requested\":%llu,\"allocated\":%llu,\"active\":%llu", name, moment,
+                  ull(level->requested_bytes), ull(level->allocated_bytes), ull(level->active_bytes));
 }
 
 static void levels_write(tn_text *out, const tn__analysis *analysis) {
   tn__text_add(out, "\"levels\":{");
   level_write(out, "peak", analysis->peak_allocated_moment, &analysis->peak.level);
-  tn__text_add(out, ",");
+  tn__text_add(out, "},"); /* what the analysis has as reserved there is the most of all times */
   level_write(out, "peak_reserved", analysis->peak_reserved_moment, &analysis->account_peak.level);
-  tn__text_add(out, ",");
+  tn__text_printf(out, ",\"reserved\":%llu},", ull(analysis->account_peak.level.reserved_bytes));
   level_write(out, "end", analysis->history.entry_count, &analysis->history.last);
-  tn__text_add(out, "}");
+  tn__text_printf(out, ",\"reserved\":%llu}}", ull(analysis->history.last.reserved_bytes));
 }
 
 static void account_write(tn_text *out, const tn__accounting *account) {

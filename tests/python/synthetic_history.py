@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from caching_model import CachingModel
+from caching_model import CachingModel, Conf
 
 MIB = 1 << 20
 Frames = list[dict[str, Any]]
@@ -41,7 +41,7 @@ class Run:
         self.time_us = 1_700_000_000_000_000
         self.stack: Frames = []
         self._next = 0x7F0000000000
-        self._model = CachingModel(141 << 30, 0, expandable, self._place, self._segment)
+        self._model = CachingModel(141 << 30, 0, Conf(expandable_segments=expandable), self._place, self._segment)
 
     def _place(self, kind: str, size: int, stream: int) -> int:
         address = self._next
@@ -79,11 +79,11 @@ class Run:
     def trace_segments(self) -> list[dict[str, Any]]:
         stacks = {address: stack for address, _, stack in self.live.values()}
         out: dict[int, dict[str, Any]] = {}
-        for segment, address, size, requested, live in self._model.blocks():
+        for segment, address, size, requested, state in self._model.blocks():
             held = out.setdefault(segment, {"device": self.device, "address": segment, "total_size": 0, "allocated_size": 0, "active_size": 0,
                                             "requested_size": 0, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),
                                             "is_expandable": self.expandable, "frames": [], "blocks": []})  # fmt: skip
-            state = "active_allocated" if live else "inactive"
+            live = state == "active_allocated"
             held["blocks"].append({"address": address, "size": size, "requested_size": requested, "state": state, "frames": stacks.get(address, [])})
             held["total_size"] += size
             held["allocated_size"] += size * live
