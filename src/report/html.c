@@ -35,7 +35,7 @@ static void parts_write(tn_text *out) {
 }
 
 static void facts_write(tn_text *out, const tn_trace *trace) {
-  static const char *const keys[][2] = {{"PyTorch", "torch"}, {"Recorded with", "allocator.PYTORCH_CUDA_ALLOC_CONF"}};
+  static const char *const keys[][2] = {{"PyTorch", "schema"}, {"PYTORCH_CUDA_ALLOC_CONF", "allocator.PYTORCH_CUDA_ALLOC_CONF"}};
   int count = 0;
   tn__text_add(out, "\"facts\":[");
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -113,6 +113,7 @@ class Chart {
     this.aboveLowDraw(context);
     this.pendingDraw(context);
     this.reservedDraw(context);
+    this.totalDraw(context);
     this.markedDraw(context);
     context.restore();
     this.momentsDraw(context);
@@ -122,7 +123,8 @@ class Chart {
 
   /* From 0 to the highest of all times; or what the allocated bytes of the view need, whose axis then begins above 0. */
   heightSet() {
-    [this.bottom, this.top] = [0, this.app.timeline.highest * 1.04];
+    const { highest } = this.app.timeline, { total } = this.app.device;
+    [this.bottom, this.top] = [0, Math.max(highest, total < highest * 1.3 ? total : 0) * 1.04]; /* far above, the limit says little */
     if (this.app.height !== "fit") return;
     let low = Infinity, high = 0;
     for (let i = 0; i < this.columns.count; i++) {
@@ -219,6 +221,24 @@ class Chart {
     context.strokeStyle = colours.text;
     context.lineWidth = 1.5;
     context.stroke();
+  }
+
+  /* What the card has, or the process may use. */
+  totalDraw(context) {
+    const { total } = this.app.device, y = Math.round(this.y(total)) + 0.5;
+    if (!total || total > this.top) return;
+    context.setLineDash([6, 4]);
+    context.strokeStyle = colours.fault;
+    context.lineWidth = 1;
+    context.beginPath();
+    context.moveTo(this.plot.x, y);
+    context.lineTo(this.plot.x + this.plot.w, y);
+    context.stroke();
+    context.setLineDash([]);
+    context.fillStyle = colours.fault;
+    context.textAlign = "left";
+    context.textBaseline = "top";
+    context.fillText(`${sizeText(total)} in all`, this.plot.x + 6, y + 3);
   }
 
   /* What the stacks that were searched for, or chosen, hold. */

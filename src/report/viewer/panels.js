@@ -97,7 +97,8 @@ function momentWords(app) {
   const words = [`${app.momentText(app.moment)}: ${sizeText(sums.allocated)} allocated in ${manyText(sums.blocks, "block")} (${sizeText(sums.requested)} requested)`];
   if (sums.active > sums.allocated) words.push(`${sizeText(sums.active - sums.allocated)} freed but still pending`);
   if (!device.segments_cut) words.push(`${sizeText(sums.reserved)} reserved`);
-  const text = words.join(", ") + ".";
+  const oom = device.ooms.find((one) => one.moment === app.moment);
+  const text = words.join(", ") + "." + (oom ? ` Out of memory here: ${sizeText(oom.bytes)} were asked for, the device had ${sizeText(oom.free)} free.` : "");
   return kept === app.moment ? text : [text, " ", h("em", {}, `This part of the history is thinned out: shown is the nearest moment kept, after entry ${countText(kept)}.`)];
 }
 
