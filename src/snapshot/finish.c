@@ -21,6 +21,7 @@ static int find_top(tn__build *build, tn__top *out) {
       *out = TN_VEC(&build->tops, tn__top)[object->at];
       return TN_OK;
     }
+    if (object->kind == TN__OBJECT_BAD) return tn__build_bad(build, object);
     if (object->kind == TN__OBJECT_SEGMENTS || object->kind == TN__OBJECT_EMPTY) { /* torch.cuda.memory_snapshot() */
       *out = (tn__top){.segments = {object->at, object->count}};
       return TN_OK;
@@ -150,10 +151,23 @@ static int segment_blocks(tn__build *build, tn__raw_segment *raw, tn_vec *to) {
   return TN_OK;
 }
 
+/* What tn_trace_check() would say, with the place in the file. */
+static int segment_check(tn__build *build, const tn__raw_segment *raw, uint64_t *bytes_left) {
+  const tn__item place = {.offset = raw->offset};
+  const tn_segment *segment = &raw->segment;
+  if (segment->bytes > *bytes_left) return tn__build_fault(build, &place, "the sizes of segments add up to more than any memory");
+  if (segment->addr + segment->bytes < segment->addr)
+    return tn__build_fault(build, &place, "a segment of %llu bytes ends beyond the address space", (unsigned long long)segment->bytes);
+  *bytes_left -= segment->bytes;
+  return TN_OK;
+}
+
 static int segments_place(tn__build *build, tn_vec *chosen, tn_vec *blocks) {
+  uint64_t bytes_left = (uint64_t)1 << 62; /* as in trace/check.c */
   for (size_t i = 0; i < chosen->count; i++) {
     tn__raw_segment *raw = tn__vec_at(chosen, i);
     TN_TRY(segment_blocks(build, raw, blocks));
+    TN_TRY(segment_check(build, raw, &bytes_left));
     if (tn_trace_add(build->trace, TN_TABLE_SEGMENT, &raw->segment, 1)) return tn__build_no_memory(build);
   }
   return TN_OK;
@@ -349,5 +363,5 @@ int tn__build_finish(tn__build *build) {
   annotations_finish(build, &top);
   TN_TRY(streams_sort(build));
   TN_TRY(meta_place(build, &top));
-  return tn_trace_check(build->trace, build->err);
+  return tn_trace_check(build->trace, &build->error);
 }

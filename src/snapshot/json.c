@@ -21,7 +21,7 @@ typedef struct json {
 /* ---- bytes --------------------------------------------------------------------------------------------------------------- */
 
 static int fill(json *j, size_t need) {
-  TN_TRY(tn__input_fill(j->input, need, j->build->err));
+  TN_TRY(tn__input_fill(j->input, need, &j->build->error));
   j->build->bytes_read = tn__input_offset(j->input) + tn__input_left(j->input);
   return tn__build_check_memory(j->build);
 }

@@ -117,7 +117,7 @@ static int push_copy(tn__build *build) {
 /* Where the last count items begin; they must lie above the last mark. */
 static int last_items(tn__build *build, size_t count, size_t *out_at) {
   size_t floor = build->marks.count ? TN_VEC(&build->marks, uint32_t)[build->marks.count - 1] : 0;
-  if (build->stack.count - floor < count) return tn__build_fault(build, NULL, "expected %zu values on the stack", count);
+  if (build->stack.count - floor < count) return tn__build_fault(build, NULL, "expected more values on the stack");
   *out_at = build->stack.count - count;
   return TN_OK;
 }
@@ -232,7 +232,7 @@ static int step(tn__pickle *pickle, const uint8_t *operand) {
 }
 
 int tn__pickle_fill(tn__pickle *pickle, size_t need) {
-  TN_TRY(tn__input_fill(pickle->input, need, pickle->build->err));
+  TN_TRY(tn__input_fill(pickle->input, need, &pickle->build->error));
   pickle->build->bytes_read = tn__input_offset(pickle->input) + tn__input_left(pickle->input);
   return tn__build_check_memory(pickle->build);
 }

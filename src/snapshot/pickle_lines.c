@@ -31,7 +31,7 @@ static int read_line(tn__pickle *pickle, const char **out, size_t *out_len) {
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------------- */
 
-static int not_a_number(const tn__pickle *pickle) { return tn__build_fault(pickle->build, NULL, "expected a number on a line of its own"); }
+static int not_a_number(tn__pickle *pickle) { return tn__build_fault(pickle->build, NULL, "expected a number on a line of its own"); }
 
 static int push_integer(tn__pickle *pickle, const char *digits, size_t len) {
   int negative = len > 0 && *digits == '-';

@@ -47,9 +47,11 @@ static int unknown_form(const tn__input *input, tn_error *err) {
 
 static int read_build(tn__input *input, enum form form, tn_trace **out, tn_error *err) {
   tn__build build;
-  TN_TRY(tn__build_init(&build, err));
-  int rc = form == FORM_JSON ? tn__json_read(&build, input) : tn__pickle_read(&build, input);
+  int rc = tn__build_init(&build);
+  if (rc) return tn__error_set(err, rc, NULL);
+  rc = form == FORM_JSON ? tn__json_read(&build, input) : tn__pickle_read(&build, input);
   if (!rc) rc = tn__build_finish(&build);
+  if (rc && err) *err = build.error;
   if (!rc) {
     *out = build.trace;
     build.trace = NULL;
