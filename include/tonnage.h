@@ -547,6 +547,22 @@ TN_API int tn_explain_check(const tn_explain *explain, const tn_explain_limits *
 /* The report as text or JSON, malloc'ed, to be given back by tn_text_free().  title: what the text calls the file. */
 TN_API int tn_report_explain(const tn_explain *explain, const char *title, int json, char **out);
 
+typedef struct tn_diff_side {
+  const tn_trace *trace;     /* a snapshot or a capture; passed tn_trace_check() */
+  const char *title;         /* what the text calls it */
+  const tn_profile *profile; /* of the card; needed for a capture, else NULL */
+} tn_diff_side;
+
+typedef struct tn_diff_options {
+  uint32_t device; /* of snapshots; TN_NONE = in each the one with the highest peak */
+  uint32_t width;  /* columns of the text; 0 = 100 */
+} tn_diff_options;
+
+/* What changed from a to b at their allocated peaks, by category, and by who allocated (module and op of captures); a snapshot and a
+ * capture can only be compared by category.  malloc'ed: tn_text_free().  TN_ENOENT: no such device, or nothing in the trace. */
+TN_API int tn_report_diff(const tn_diff_side *a, const tn_diff_side *b, const tn_diff_options *options, int json, char **out,
+                          tn_error *err);
+
 /* ---- the planner --------------------------------------------------------------------------------------------------------- */
 
 /* A plan for one trace: which slots of its last pass to keep and which to rebuild, so that its last step fits a limit. */

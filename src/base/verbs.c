@@ -21,6 +21,8 @@ static const char *const descriptions[TN_VERB_COUNT] = {
     [TN_VERB_EXPLAIN] = "Says what was asked for, who holds the memory, and which action fits these numbers, with the bytes it gives. "
                         "Takes the message of an out-of-memory error (--message), or a FILE: a log that has such messages in it, of "
                         "any number of ranks. - is standard input.",
+    [TN_VERB_DIFF] = "Compares the peaks of two memory snapshots, or of two captured traces: by category, and by the place that allocated "
+                     "(of captures: by module and op); what changed most comes first.\n",
     [TN_VERB_CAPTURE] = "Writes what one training step does with device memory to one SQLite file: allocations, ops, modules, "
                         "saved tensors. report reads it, and so does any SQL tool.\n" RECIPE_TEXT,
     [TN_VERB_REPORT] = "Shows the estimate of a trace that capture, or --trace, wrote. Needs no PyTorch. Without --device, the "
@@ -41,6 +43,8 @@ static const char *const examples[TN_VERB_COUNT] = {
     [TN_VERB_EXPLAIN] = "tonnage explain train.log\n"
                         "torchrun train.py 2>&1 | tonnage explain -\n"
                         "tonnage explain --message \"CUDA out of memory. Tried to allocate 2.00 GiB ...\"",
+    [TN_VERB_DIFF] = "tonnage diff before.pickle after.pickle\n"
+                     "tonnage diff small.trace large.trace --json",
     [TN_VERB_CAPTURE] = "tonnage capture examples/bert.py size=base --device h200 -o bert.trace",
     [TN_VERB_REPORT] = "tonnage report bert.trace --budget 8GiB\n"
                        "tonnage report bert.trace --device l4 --json",

@@ -5,7 +5,8 @@
  *
  * Backward, sizes are found.  An entry says what was requested; the allocator rounds that up, and in the large pool it also keeps a
  * remainder of up to 1 MiB, because it splits off only more than that.  No free piece of the large pool is that small, therefore:
- * where less than that lies between a block and the next one, or the segment's end, it belongs to the block. */
+ * where less than that lies between a block and the next one, or the segment's end, it belongs to the block.  One case leaves no sign: a
+ * block from before the history whose right neighbour was freed before it began, too; its remainder counts as free. */
 #include "explain/chronicle.h"
 
 #include <stdlib.h>
@@ -91,7 +92,11 @@ static int places_gather(builder *b) {
   for (uint32_t i = 0; i < history->entry_count; i++) {
     const tn_entry *entry = &history->entries[i];
     b->place_of[i] = TN_NONE;
-    if (names_block(entry) || names_segment(entry)) TN_TRY(place_add(b, entry->addr, &b->place_of[i]));
+    if (!names_block(entry) && !names_segment(entry)) continue;
+    if (i && b->place_of[i - 1] != TN_NONE && entry[-1].addr == entry->addr)
+      b->place_of[i] = b->place_of[i - 1]; /* a free completes where it was asked for */
+    else
+      TN_TRY(place_add(b, entry->addr, &b->place_of[i]));
   }
   for (uint32_t i = 0; i < history->device->segments_count; i++) {
     const tn_segment *segment = &b->segments[i];

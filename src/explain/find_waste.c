@@ -1,4 +1,4 @@
-/* find_waste.c -- reserved memory that nobody uses, by cause.  See findings.h. */
+/* find_waste.c -- reserved memory that nobody uses, by cause; find_pieces.c has fragmentation.  See findings.h. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -7,57 +7,10 @@
 #include "explain/rounding.h"
 #include "explain/stacks.h"
 
-enum { PINS_SHOWN = 3 };
-
 static void size_add(tn_text *text, const char *before, uint64_t bytes, const char *after) {
   tn__text_add(text, before);
   tn__text_size(text, bytes);
   tn__text_add(text, after);
-}
-
-/* ---- fragmentation ------------------------------------------------------------------------------------------------------- */
-
-static int has_oom(const tn__analysis *a) {
-  const tn__finding *findings = a->findings.data;
-  for (size_t i = 0; i < a->findings.count; i++)
-    if (findings[i].code == TN__FINDING_OOM) return 1;
-  return 0;
-}
-
-static void pins_say(const tn__analysis *a, tn_text *text) {
-  const tn__pin *pins = a->pins.data;
-  for (size_t i = 0; i < a->pins.count && i < PINS_SHOWN; i++) {
-    size_add(text, "\n", pins[i].free_bytes, " beside ");
-    tn__text_printf(text, "%u live block%s of ", pins[i].blocks, pins[i].blocks == 1 ? "" : "s");
-    size_add(text, "", pins[i].block_bytes, " from ");
-    tn__say_place_op(text, a, pins[i].stack);
-  }
-}
-
-static int fragmentation_find(tn__analysis *a) {
-  tn__rounding rounding = tn__rounding_of(a->history.trace);
-  /* When memory ran out, and at the end of a file without a history, what counts is the end. */
-  const tn__accounting *account = has_oom(a) || !a->history.entry_count ? &a->account_end : &a->account_peak;
-  uint64_t holes = account->part[TN__PART_HOLES];
-  if (!tn__is_much(holes, account->level.reserved_bytes, 5)) return TN_OK;
-  tn__note note = tn__note_open(TN__FINDING_FRAGMENTATION, TN__SEVERITY_WASTE, holes);
-  note.finding.exactness = TN__EXACT_IDENTICAL;
-  size_add(&note.what, "", holes, " (");
-  tn__say_share(&note.what, holes, account->level.reserved_bytes);
-  tn__text_add(&note.what, " of reserved) are free in pieces between live blocks");
-  size_add(&note.what, "; the largest is ", account->largest_hole_bytes, ".");
-  tn__text_printf(&note.evidence, "%u segments %s", account->segments,
-                  account == &a->account_peak ? "when reserved memory was highest" : "at the snapshot");
-  if (a->pins.count) {
-    note.finding.stack = TN_VEC(&a->pins, tn__pin)[0].stack;
-    tn__text_add(&note.evidence, account == &a->account_peak ? "; at the snapshot:" : ":");
-    pins_say(a, &note.evidence);
-  }
-  if (rounding.expandable)
-    tn__text_add(&note.fix, "expandable_segments is on already. Fewer different sizes help: pad lengths to a few values, allocate long-lived tensors first.");
-  else
-    tn__text_add(&note.fix, "Run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: holes are then filled by pages from elsewhere.");
-  return tn__note_close(&note, a);
 }
 
 /* ---- streams ------------------------------------------------------------------------------------------------------------- */
@@ -248,7 +201,7 @@ static int idle_find(tn__analysis *a) {
   } else {
     tn__text_printf(&note.evidence, "%llu segments without a live block", (unsigned long long)end->idle_segments);
   }
-  if (!a->history.entry_count) note.finding.frees_bytes = idle; /* it may be less than nothing at the next peak, but that is not known */
+  if (!a->history.entry_count) note.finding.frees_bytes = idle; /* what the next peak needs is not known */
   tn__text_add(&note.fix, "No leak: this process uses its cache before it asks for more. torch.cuda.empty_cache() gives it to other processes.");
   return tn__note_close(&note, a);
 }
@@ -273,7 +226,6 @@ static int rounding_find(tn__analysis *a) {
 }
 
 int tn__find_waste(tn__analysis *a) {
-  TN_TRY(fragmentation_find(a));
   TN_TRY(streams_find(a));
   TN_TRY(delays_find(a));
   TN_TRY(pools_find(a));

@@ -131,6 +131,7 @@ static int finding_compare(const void *a, const void *b) {
 int tn__findings_gather(tn__analysis *a) {
   TN_TRY(tn__find_limits(a));
   TN_TRY(tn__find_growth(a));
+  TN_TRY(tn__find_pieces(a));
   TN_TRY(tn__find_waste(a));
   TN_TRY(tn__find_held(a));
   TN_TRY(tn__find_peak(a));

@@ -43,7 +43,8 @@ enum tn_phase tn__analysis_phase(const tn__analysis *analysis, uint32_t moment);
 /* ---- the checks, by file ------------------------------------------------------------------------------------------------- */
 
 int tn__find_limits(tn__analysis *analysis);  /* OOM, CAP, RETRIES, NEAR_OOM */
-int tn__find_waste(tn__analysis *analysis);   /* FRAGMENTATION, STREAM_CACHE, STREAM_DELAY, GRAPH_POOL, CACHE_IDLE, ROUNDING */
+int tn__find_pieces(tn__analysis *analysis);  /* FRAGMENTATION; after tn__find_limits() */
+int tn__find_waste(tn__analysis *analysis);   /* STREAM_CACHE, STREAM_DELAY, GRAPH_POOL, CACHE_IDLE, ROUNDING */
 int tn__find_growth(tn__analysis *analysis);  /* LEAK, GRAPH_KEPT, EVAL_GRAPH, VARIABLE */
 int tn__find_held(tn__analysis *analysis);    /* HELD_OVER, GRADS_KEPT, OPT_TEMP, GRADS_PEAK, COPIES */
 int tn__find_peak(tn__analysis *analysis);    /* LOGITS_PEAK, ATTENTION, ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS */

@@ -58,11 +58,11 @@ static void held_say(const tn__analysis *a, tn_text *text) {
 /* The first that is more than the fact of having run out. */
 static const tn__finding *reason_of(const tn__analysis *a) {
   const tn__finding *findings = a->findings.data;
-  for (size_t i = 0; i < a->findings.count; i++)
-    if (findings[i].code != TN__FINDING_OOM && findings[i].code != TN__FINDING_CAP && findings[i].code != TN__FINDING_CACHE_IDLE)
-      return &findings[i];
-  const tn__finding *idle = finding_of(a, TN__FINDING_CACHE_IDLE);
-  return idle && idle->frees_bytes ? idle : NULL; /* what is left of a peak is no reason for it */
+  for (size_t i = 0; i < a->findings.count; i++) {
+    int is_leftover = findings[i].code == TN__FINDING_CACHE_IDLE && !findings[i].frees_bytes; /* of a peak: no reason for it */
+    if (findings[i].code != TN__FINDING_OOM && findings[i].code != TN__FINDING_CAP && !is_leftover) return &findings[i];
+  }
+  return NULL;
 }
 
 /* Memory ran out although enough was free, in pieces. */

@@ -263,7 +263,7 @@ static void finding_add(const page *p, const tn__finding *finding) {
   if (!finding->frees_bytes && finding->exactness == TN__EXACT_NONE) return;
   tn__text_add(p->out, "      ");
   if (finding->frees_bytes) {
-    tn__text_add(p->out, "gives ");
+    tn__text_add(p->out, "saves ");
     tn__text_size(p->out, finding->frees_bytes);
   }
   if (finding->exactness != TN__EXACT_NONE)
