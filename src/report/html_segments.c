@@ -8,7 +8,8 @@
 #include "base/mem.h"
 
 static const tn_segment *segments_of(const tn__chronicle *history) {
-  return (const tn_segment *)tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL) + history->device->segments_at;
+  const tn_segment *all = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
+  return all ? all + history->device->segments_at : NULL; /* NULL: no device has any */
 }
 
 static int change_add(tn__segments *segments, uint32_t entry, uint32_t piece, int is_held) {

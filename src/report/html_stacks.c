@@ -122,11 +122,11 @@ static int node_number(tree *t, uint32_t parent, uint32_t frame, uint32_t *out) 
 
 static int stack_add(tree *t, uint32_t group) {
   const tn_stack *stack = &((const tn_stack *)tn_trace_table(t->page->trace, TN_TABLE_STACK, NULL))[group];
-  const uint32_t *frames = (const uint32_t *)tn_trace_table(t->page->trace, TN_TABLE_STACK_FRAME, NULL) + stack->frames_at;
+  const uint32_t *frames = tn_trace_table(t->page->trace, TN_TABLE_STACK_FRAME, NULL);
   uint32_t node = 0;
   for (uint32_t i = stack->frames_count < FRAMES_MAX ? stack->frames_count : FRAMES_MAX; i-- > 0;) {
     uint32_t frame;
-    TN_TRY(frame_number(t, frames[i], &frame));
+    TN_TRY(frame_number(t, frames[stack->frames_at + i], &frame));
     TN_TRY(node_number(t, node, frame, &node));
   }
   uint32_t place = t->page->stacks->place[group];

@@ -106,6 +106,13 @@ static void bucket_copy(tn__timeline *timeline, uint32_t bucket, const now *at) 
     tn__timeline_column(timeline, TN__COLUMN_STACK + (int)i)[bucket] = at->stack[i];
 }
 
+/* Bytes that the next entry gives back, after the request of the one before: every free passes through that moment. */
+static uint64_t passing_bytes(const tn__chronicle *history, uint32_t moment) {
+  uint32_t span = moment == 0 || moment == history->entry_count ? TN_NONE : history->span_of[moment];
+  const tn__span *next = span == TN_NONE ? NULL : &TN__SPANS(history)[span];
+  return next && next->done == moment && next->asked == moment - 1 ? next->bytes : 0;
+}
+
 static void bucket_add(tn__timeline *timeline, const tn__walk *walk, const now *at, uint64_t *highest_bytes) {
   uint32_t bucket = walk->moment / timeline->moments, offset = walk->moment % timeline->moments;
   uint64_t allocated = walk->level.allocated_bytes;
@@ -116,7 +123,8 @@ static void bucket_add(tn__timeline *timeline, const tn__walk *walk, const now *
   if (offset > 0 && allocated <= *highest_bytes) return;
   *highest_bytes = allocated;
   tn__timeline_column(timeline, TN__COLUMN_HIGHEST)[bucket] = offset;
-  tn__timeline_column(timeline, TN__COLUMN_PENDING)[bucket] = walk->level.active_bytes - allocated;
+  tn__timeline_column(timeline, TN__COLUMN_PENDING)[bucket] =
+      walk->level.active_bytes - allocated - passing_bytes(walk->history, walk->moment);
   bucket_copy(timeline, bucket, at);
 }
 

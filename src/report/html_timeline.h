@@ -19,7 +19,7 @@ enum tn__timeline_column {
   TN__COLUMN_HIGHEST,  /* the moment with the most allocated bytes, from the bucket's first */
   TN__COLUMN_LOW,      /* least allocated bytes */
   TN__COLUMN_RESERVED, /* most reserved bytes */
-  TN__COLUMN_PENDING,  /* active - allocated at the highest moment */
+  TN__COLUMN_PENDING,  /* active - allocated at the highest moment, less what the very next entry gives back */
   TN__COLUMN_CATEGORY, /* allocated bytes at the highest moment, by category ... */
   TN__COLUMN_STACK = TN__COLUMN_CATEGORY + TN_CATEGORY_COUNT, /* ... and by stack; those beyond the largest are not among them */
   TN__COLUMN_COUNT = TN__COLUMN_STACK + TN__TIMELINE_STACKS

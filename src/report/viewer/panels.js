@@ -14,7 +14,7 @@ function verdictShow(app) {
     ["Peak allocated", sizeText(peak.allocated), `requested ${sizeText(peak.requested)}`],
     ["Peak reserved", sizeText(reserved.reserved), device.total ? `${shareText(reserved.reserved, device.total)} of ${sizeText(device.total)}` : `${sizeText(reserved.reserved - reserved.allocated)} not allocated then`],
     ["At the end", sizeText(end.allocated), `of ${sizeText(end.reserved)} reserved`],
-    ["History", manyText(device.entries, "entry", "entries"), app.timeline.hasTime ? timeText(app.timeline.end - app.timeline.start, 1e5) : "times not recorded"],
+    ["History", manyText(device.entries, "entry", "entries"), app.timeline.hasTime ? timeText(app.timeline.end - app.timeline.start, app.timeline.end - app.timeline.start < 1e6 ? 1e3 : 1e5) : "times not recorded"],
   ];
   if (device.ooms.length) figures.push(["Out of memory", manyText(device.ooms.length, "time"), `asked for ${sizeText(device.ooms[device.ooms.length - 1].bytes)} at last`]);
   fill("figures", figures.map(([name, value, note]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value), h("span", { class: "quiet" }, note)))));
