@@ -14,6 +14,7 @@ import browser
 import synthetic_history as synthetic
 from browser import ALT, SHIFT, Browser
 
+from recorded import SNAPSHOTS
 from tonnage import _lib
 from tonnage.errors import LibraryError
 
@@ -331,6 +332,36 @@ def test_the_policy_refuses_what_is_not_the_viewers(chrome, training_page, folde
     assert chrome.run("fetch('data:text/plain,x').then(() => 'loaded', () => 'refused')") == "refused"
     for sink in ("document.body.innerHTML = '<b>x</b>'", "document.body.setAttribute('onclick', 'x')", "document.createElement('script').text = 'x'"):
         assert chrome.run(f"(() => {{ try {{ {sink}; return 'taken'; }} catch (error) {{ return error.name; }} }})()") == "TypeError", sink
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["recorded__oom_retry__split64", "recorded__stress_streams__default", "recorded__stress__expandable", "recorded__graph__default",
+     "recorded__mempool__default", "public__gpt_medium_train_ctx512_torch211", "public__two_gpu_state_a_torch21"],
+)  # fmt: skip
+def test_recorded_snapshots(chrome, folder, name):
+    """What the browser unpacks is what the analysis counted, at the peaks and at the end; every block lies in a segment."""
+    path = SNAPSHOTS / f"{name}.pickle.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    page = folder / f"{name}.html"
+    _lib.report_html_save(_lib.Trace.load_snapshot(path), page, name=name)
+    chrome.console.clear()
+    chrome.open(page)
+    script = """(() => tonnage.report.devices.flatMap((device, i) => {
+      tonnage.deviceSet(i);
+      tonnage.historyRead();
+      return Object.values(device.levels).flatMap(level => {
+        tonnage.momentSet(level.moment);
+        tonnage.momentShow();
+        const wrong = Object.keys(level).filter(key => key !== "moment" && tonnage.sums[key] !== level[key]);
+        if (tonnage.map.segments.some(segment => segment.isStray)) wrong.push("stray");
+        return wrong.map(key => [i, level.moment, key, tonnage.sums[key], level[key]]);
+      });
+    }))()"""
+    assert chrome.run(script) == []
+    chrome.settle()
+    assert chrome.console == []
 
 
 def test_two_devices(chrome, folder):
