@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/mem.h"
+#include "base/strings.h"
+#include "explain/stacks.h"
 #include "report/html_pack.h"
 
 /* Room for frames: of a deep recursion the innermost are kept; a real program's stacks need a tenth of the rest. */
@@ -42,12 +43,13 @@ typedef struct tree {
   uint64_t string_bytes;
   tn_vec function, file, line;   /* uint64_t by frame */
   tn_vec parent, frame;          /* by node */
-  tn_vec node, place;            /* by stack; place: of its frames the one that stands for it, + 1 */
+  tn_vec node, place, op;        /* by stack; place: of its frames the one that stands for it, + 1; op: in ops */
+  tn_strings ops;                /* through which the places allocate */
 } tree;
 
-#define TREE_VECS(X) X(function) X(file) X(line) X(parent) X(frame) X(node) X(place)
+#define TREE_VECS(X) X(function) X(file) X(line) X(parent) X(frame) X(node) X(place) X(op)
 
-static void tree_init(tree *t, const tn__page_stacks *page) {
+static int tree_init(tree *t, const tn__page_stacks *page) {
   *t = (tree){.page = page};
   tn__map_init(&t->strings);
   tn__map_init(&t->frames);
@@ -56,12 +58,14 @@ static void tree_init(tree *t, const tn__page_stacks *page) {
 #define TREE_INIT(name) tn__vec_init(&t->name, sizeof(uint64_t));
   TREE_VECS(TREE_INIT)
 #undef TREE_INIT
+  return tn__strings_init(&t->ops);
 }
 
 static void tree_deinit(tree *t) {
 #define TREE_DEINIT(name) tn__vec_deinit(&t->name);
   TREE_VECS(TREE_DEINIT)
 #undef TREE_DEINIT
+  tn__strings_deinit(&t->ops);
   tn__text_deinit(&t->texts);
   tn__map_deinit(&t->nodes);
   tn__map_deinit(&t->frames);
@@ -120,6 +124,16 @@ static int node_number(tree *t, uint32_t parent, uint32_t frame, uint32_t *out) 
   return TN_OK;
 }
 
+static int op_number(tree *t, uint32_t group, uint32_t *out) {
+  tn_text op;
+  tn__text_init(&op);
+  tn__stack_op(t->page->trace, t->page->stacks, group, &op);
+  size_t len = op.len < STRING_MAX ? op.len : STRING_MAX;
+  int rc = op.failed ? op.failed : tn__strings_intern(&t->ops, tn__text_view(&op), len, out);
+  tn__text_deinit(&op);
+  return rc;
+}
+
 static int stack_add(tree *t, uint32_t group) {
   const tn_stack *stack = &((const tn_stack *)tn_trace_table(t->page->trace, TN_TABLE_STACK, NULL))[group];
   const uint32_t *frames = tn_trace_table(t->page->trace, TN_TABLE_STACK_FRAME, NULL);
@@ -129,7 +143,9 @@ static int stack_add(tree *t, uint32_t group) {
     TN_TRY(frame_number(t, frames[stack->frames_at + i], &frame));
     TN_TRY(node_number(t, node, frame, &node));
   }
-  uint32_t place = t->page->stacks->place[group];
+  uint32_t place = t->page->stacks->place[group], op;
+  TN_TRY(op_number(t, group, &op));
+  TN_TRY(column_push(&t->op, op));
   TN_TRY(column_push(&t->node, node));
   return column_push(&t->place, place < FRAMES_MAX && place < stack->frames_count ? place + 1 : 0);
 }
@@ -156,6 +172,7 @@ static int tree_fill(tree *t, uint32_t *left_out) {
       continue;
     }
     ++*left_out;
+    TN_TRY(column_push(&t->op, 0));
     TN_TRY(column_push(&t->node, 0));
     TN_TRY(column_push(&t->place, 1)); /* 0 for a stack that has no frames */
   }
@@ -164,17 +181,22 @@ static int tree_fill(tree *t, uint32_t *left_out) {
 
 int tn__page_stacks_write(const tn__page_stacks *page, tn_text *out, uint32_t *left_out) {
   tree t;
-  tree_init(&t, page);
-  int rc = tree_fill(&t, left_out);
+  int rc = tree_init(&t, page);
+  if (!rc) rc = tree_fill(&t, left_out);
   if (!rc) {
     tn__text_add(out, "\"strings\":[");
     tn__text_add_n(out, tn__text_view(&t.texts), t.texts.len);
+    tn__text_add(out, "],\"ops\":[");
+    for (uint32_t i = 0; i < tn__strings_count(&t.ops); i++) {
+      if (i) tn__text_add(out, ",");
+      tn__pack_string(out, tn__strings_get(&t.ops, i));
+    }
     tn__text_add(out, "],");
     columns_write(out, "frames", (const tn_vec *[]){&t.function, &t.file, &t.line}, 3);
     tn__text_add(out, ",");
     columns_write(out, "nodes", (const tn_vec *[]){&t.parent, &t.frame}, 2);
     tn__text_add(out, ",");
-    columns_write(out, "stacks", (const tn_vec *[]){&t.node, &t.place}, 2);
+    columns_write(out, "stacks", (const tn_vec *[]){&t.node, &t.place, &t.op}, 3);
     rc = out->failed;
   }
   tree_deinit(&t);

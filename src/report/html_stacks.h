@@ -25,7 +25,7 @@ void tn__page_stacks_init(tn__page_stacks *page, const tn_trace *trace, const tn
 void tn__page_stacks_deinit(tn__page_stacks *page);
 /* The page's number of a group, a new one at its first mention: those mentioned first have their frames kept first. */
 int tn__page_stacks_number(tn__page_stacks *page, uint32_t group, uint32_t *out_number);
-/* The members "strings", "frames", "nodes" and "stacks" of the page's data, without braces; see viewer/data.js.  *left_out:
+/* The members "strings", "ops", "frames", "nodes" and "stacks" of the page's data, without braces; see viewer/data.js.  *left_out:
  * stacks whose frames found no room. */
 int tn__page_stacks_write(const tn__page_stacks *page, tn_text *out, uint32_t *left_out);
 

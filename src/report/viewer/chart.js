@@ -121,18 +121,19 @@ class Chart {
     this.overlayDraw();
   }
 
-  /* From 0 to the highest of all times; or what the allocated bytes of the view need, whose axis then begins above 0. */
+  /* From 0 to the highest of all times; or from what every column of the view has, layer by layer: then each area is what its layer
+   * has above its own lowest. */
   heightSet() {
-    const { highest } = this.app.timeline, { total } = this.app.device;
-    [this.bottom, this.top] = [0, Math.max(highest, total < highest * 1.3 ? total : 0) * 1.04]; /* far above, the limit says little */
-    if (this.app.height !== "fit") return;
-    let low = Infinity, high = 0;
-    for (let i = 0; i < this.columns.count; i++) {
-      low = Math.min(low, this.columns.low[i]);
-      high = Math.max(high, this.columns.total[i]);
+    const { highest } = this.app.timeline, { total } = this.app.device, { layers } = this.columns;
+    if (this.app.height !== "fit") {
+      this.floors = layers.map(() => 0);
+      [this.bottom, this.top] = [0, Math.max(highest, total < highest * 1.3 ? total : 0) * 1.04]; /* far above, the limit says little */
+      return;
     }
-    const room = Math.max((high - low) * 0.08, 4096);
-    [this.bottom, this.top] = [Math.max(0, low - room), high + room];
+    this.floors = layers.map((layer) => layer.reduce((least, bytes) => Math.min(least, bytes), Infinity));
+    this.bottom = this.floors.reduce((all, bytes) => all + bytes, 0);
+    const high = this.columns.total.reduce((most, bytes) => Math.max(most, bytes), 0);
+    this.top = high + Math.max((high - this.bottom) * 0.06, 4096);
   }
 
   gridDraw(context) {
@@ -176,7 +177,7 @@ class Chart {
       context.globalAlpha = this.app.emphasis === null || this.app.emphasis === k ? 0.92 : 0.3;
       context.fillStyle = names.colours[k];
       context.fill();
-      for (let i = 0; i < count; i++) heights[i] -= layers[k][i];
+      for (let i = 0; i < count; i++) heights[i] -= layers[k][i] - this.floors[k];
     }
     context.globalAlpha = 1;
   }

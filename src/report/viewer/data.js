@@ -58,7 +58,8 @@ class Stacks {
     const nodes = new Reader(data.nodes.data);
     [this.parents, this.frames] = [1, 2].map(() => nodes.column(data.nodes.count));
     const stacks = new Reader(data.stacks.data);
-    [this.nodes, this.places] = [1, 2].map(() => stacks.column(data.stacks.count));
+    [this.nodes, this.places, this.ops] = [1, 2, 3].map(() => stacks.column(data.stacks.count));
+    this.opNames = data.ops;
     this.count = data.stacks.count;
     this.labels = new Array(this.count);
   }
@@ -75,16 +76,18 @@ class Stacks {
     return out;
   }
 
-  /* One line for a stack: the place that the analysis chose, else the innermost frame, and the Python function that it ends in.
-   * Below 0: there is none. */
+  /* One line for a stack: the place that the analysis chose and the op through which it allocates. Below 0: there is none. */
   label(stack) {
     if (stack < 0) return stack === STACK_BEFORE ? "before the history" : "no stack recorded";
-    if (this.labels[stack] === undefined) {
-      const lines = this.linesOf(stack), place = lines[Math.max(0, this.places[stack] - 1)], inner = lines.find(({ file }) => file.endsWith(".py"));
-      if (!place) this.labels[stack] = this.places[stack] ? "stack left out to keep the page small" : "stack without frames";
-      else this.labels[stack] = `${fileName(place.file)}:${place.line} ${place.name}${inner && inner !== place ? ` › ${inner.name}` : ""}`;
-    }
+    if (this.labels[stack] === undefined) this.labels[stack] = this.labelMake(this.linesOf(stack), this.places[stack], this.opNames[this.ops[stack]]);
     return this.labels[stack];
+  }
+
+  labelMake(lines, place, op) {
+    if (!lines.length) return place ? "stack left out to keep the page small" : "stack without frames";
+    const { file, line, name } = lines[Math.max(0, place - 1)];
+    if (!place) return op || `${fileName(file)}:${line} ${name}`;
+    return `${fileName(file)}:${line} ${name}${op && op !== name ? ` › ${op}` : ""}`;
   }
 
   /* 1 for each stack with the text in a function's or a file's name, whatever its case. */

@@ -287,7 +287,8 @@ class App {
   statusShow() {
     const { columns } = this.chart;
     const how = columns.exact && columns.moments === 1 ? "every entry" : `each column is the highest moment of ${countText(columns.moments)} entries`;
-    byId("timeline-status").textContent = `${this.rangeText()}; ${how}.`;
+    const fit = this.height === "fit" ? " The axis begins at what all columns have: an area is what lies above its own lowest here." : "";
+    byId("timeline-status").textContent = `${this.rangeText()}; ${how}.${fit}`;
   }
 
   listen() {

@@ -48,10 +48,13 @@ function findingItem(app, finding, i) {
 /* ---- stacks ---------------------------------------------------------------------------------------------------------------- */
 
 function stackLines(app, stack) {
-  const lines = app.report.stacks.linesOf(stack);
+  const lines = app.report.stacks.linesOf(stack), place = stack < 0 ? -1 : app.report.stacks.places[stack] - 1;
   if (!lines.length) return h("p", { class: "quiet" }, app.report.stacks.label(stack));
-  return h("ol", { class: "stack", "aria-label": "Stack, innermost frame first" },
-    lines.map(({ name, file, line }) => h("li", {}, h("bdi", {}, h("span", { class: "frame" }, name)), " ", h("bdi", { class: "quiet" }, `${file}:${line}`))));
+  const list = h("ol", { class: "stack", tabindex: 0, "aria-label": "Stack, innermost frame first" },
+    lines.map(({ name, file, line }, i) => h("li", { class: i === place ? "place" : null }, h("bdi", {}, name), " ", h("bdi", { class: "quiet" }, /^\??\??$/.test(file) ? "" : `${file}:${line}`))));
+  const chosen = list.querySelector(".place");
+  if (chosen) requestAnimationFrame(() => (list.scrollTop = chosen.offsetTop - list.clientHeight / 2)); /* C++ frames come first, a screenful of them */
+  return list;
 }
 
 /* ---- legend ---------------------------------------------------------------------------------------------------------------- */
@@ -102,13 +105,16 @@ function momentWords(app) {
   return kept === app.moment ? text : [text, " ", h("em", {}, `This part of the history is thinned out: shown is the nearest moment kept, after entry ${countText(kept)}.`)];
 }
 
-function shareTable(caption, rows, whole, first) {
+/* first(row): what stands in its first cell; more(row): what stands below the row, or null. */
+function shareTable(caption, rows, whole, first, more = () => null) {
   return h("table", { class: "shares" }, h("caption", { class: "hidden" }, caption),
     h("thead", { class: "hidden" }, h("tr", {}, ["name", "bytes", "share", "blocks"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, first(row)), h("td", { class: "number" }, sizeText(row.bytes)),
+    h("tbody", {}, rows.map((row) => [h("tr", {}, h("th", { scope: "row" }, first(row)), h("td", { class: "number" }, sizeText(row.bytes)),
       h("td", { class: "share" }, bar(row.bytes / whole, row.colour), h("span", { class: "number quiet" }, shareText(row.bytes, whole))),
-      row.blocks === undefined ? null : h("td", { class: "number quiet" }, `${countText(row.blocks)} ×`)))));
+      row.blocks === undefined ? null : h("td", { class: "number quiet" }, `${countText(row.blocks)} ×`)), moreRow(more(row))])));
 }
+
+const moreRow = (content) => content && h("tr", { class: "more" }, h("td", { colspan: 4 }, content));
 
 function categoryTable(app) {
   const { sums, report } = app;
@@ -118,12 +124,11 @@ function categoryTable(app) {
 
 function stackTable(app, rows) {
   const list = rows.slice(0, ROWS_MAX).map((row) => ({ ...row, colour: app.stackColour(row.stack) }));
-  return shareTable("Allocated bytes by stack", list, app.sums.allocated, (row) => {
-    const isChosen = app.chosen === row.stack && row.stack >= 0;
-    return [h("button", { type: "button", class: "stack-button", "aria-pressed": String(isChosen), "aria-expanded": String(isChosen), disabled: row.stack < 0,
-                          "data-stack": row.stack, onclick: () => app.stackChoose(row.stack) }, chip(row.colour), h("bdi", {}, app.report.stacks.label(row.stack))),
-            isChosen ? stackLines(app, row.stack) : null];
-  });
+  const isChosen = (row) => app.chosen === row.stack && row.stack >= 0;
+  return shareTable("Allocated bytes by stack", list, app.sums.allocated, (row) =>
+    h("button", { type: "button", class: "stack-button", "aria-pressed": String(isChosen(row)), "aria-expanded": String(isChosen(row)), disabled: row.stack < 0,
+                  "data-stack": row.stack, onclick: () => app.stackChoose(row.stack) }, chip(row.colour), h("bdi", {}, app.report.stacks.label(row.stack))),
+    (row) => (isChosen(row) ? stackLines(app, row.stack) : null));
 }
 
 /* ---- the block that is selected in the map ---------------------------------------------------------------------------------- */
