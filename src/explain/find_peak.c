@@ -1,6 +1,7 @@
 /* find_peak.c -- what the peak is made of, and what could make it smaller.  See findings.h. */
 #include "base/error.h"
 #include "explain/findings.h"
+#include "explain/phases.h"
 #include "explain/stacks.h"
 
 static void size_add(tn_text *text, const char *before, uint64_t bytes, const char *after) {
@@ -39,20 +40,31 @@ static uint32_t loss_largest(const tn__analysis *a) {
   return largest;
 }
 
-/* Logits, their softmax and their gradients have the same number of elements, in 2 or 4 bytes; autograd's thread allocates some. */
+/* Logits, their softmax and their gradients have the same number of elements, in 2 or 4 bytes. */
 static int is_like_logits(uint64_t bytes, uint64_t logits) {
   return (bytes > logits / 64 * 63 && bytes <= logits) || (bytes > logits / 128 * 63 && bytes <= logits / 2 + 512);
+}
+
+/* What the loss allocates, autograd from then on, and the output layer just before. */
+static int is_of_loss(const tn__span *span, uint32_t loss_begin) {
+  enum { ENTRIES_BEFORE = 24 };
+  switch (span->phase) {
+    case TN_PHASE_LOSS: return 1;
+    case TN_PHASE_BACKWARD: return span->alloc >= loss_begin && span->category != TN_CATEGORY_GRADIENT;
+    case TN_PHASE_FORWARD: return span->alloc < loss_begin && span->alloc + ENTRIES_BEFORE >= loss_begin;
+    default: return 0;
+  }
 }
 
 static int logits_find(tn__analysis *a) {
   uint32_t loss = loss_largest(a), blocks = 0;
   if (loss == TN_NONE) return TN_OK;
   const tn__span *largest = tn__analysis_span(a, loss);
+  uint32_t begin = TN_VEC(&a->phases.runs, tn__run)[tn__phases_run(&a->phases, largest->alloc)].begin;
   uint64_t bytes = 0, peak = a->peak.level.allocated_bytes;
   for (size_t i = a->history.before_count; i < a->history.spans.count; i++) {
     const tn__span *span = tn__analysis_span(a, i);
-    if (!is_at_peak(a, span) || span->phase == TN_PHASE_SETUP || span->phase == TN_PHASE_OPTIMIZER) continue;
-    if (span->category == TN_CATEGORY_GRADIENT || !is_like_logits(span->requested_bytes, largest->requested_bytes)) continue;
+    if (!is_at_peak(a, span) || !is_of_loss(span, begin) || !is_like_logits(span->requested_bytes, largest->requested_bytes)) continue;
     bytes += span->bytes;
     blocks++;
   }

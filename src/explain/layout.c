@@ -95,8 +95,12 @@ static int borders_gather(tn__layout *layout, tn_vec *borders) {
   return TN_OK;
 }
 
+/* Two ranges that touch are of one reservation: those lie far apart, and only what the file says outright tells them apart.  Entries of
+ * older versions do not say the pool. */
 static int alike(const tn__layout_segment *a, const tn__layout_segment *b) {
-  return a->stream == b->stream && a->pool == b->pool && (a->flags & TN_SEGMENT_SMALL) == (b->flags & TN_SEGMENT_SMALL);
+  if (a->stream != b->stream) return 0;
+  if (a->record == TN_NONE || b->record == TN_NONE) return 1;
+  return a->pool == b->pool && (a->flags & TN_SEGMENT_SMALL) == (b->flags & TN_SEGMENT_SMALL);
 }
 
 /* What a range that begins here is like: where a later mapping ends inside a final segment, that segment tells more than the entry. */
@@ -112,7 +116,10 @@ static void range_begin(tn__layout *layout, tn__layout_segment *open, tn_addr ad
   *open = *like;
   open->addr = addr;
   if (!last || !(last->flags & TN_SEGMENT_EXPANDABLE) || last->addr + last->bytes != addr || !alike(last, like)) return;
-  tn__vec_pop(&layout->segments, open);
+  tn_addr begin = last->addr;
+  if (last->record != TN_NONE) *open = *last; /* it tells more than an entry */
+  open->addr = begin;
+  tn__vec_pop(&layout->segments, NULL);
 }
 
 static int expandable_segments(tn__layout *layout) {

@@ -1,16 +1,10 @@
 /* diff_text.c -- two peaks compared, for people: the sum first, then what changed most. */
 #include <stdio.h>
-#include <string.h>
 
+#include "report/columns.h"
 #include "report/diff.h"
 
 enum { ROWS = 20 };
-
-/* Right-aligned in width columns. */
-static void size_add(tn_text *out, uint64_t bytes, int width) {
-  char buf[32];
-  tn__text_printf(out, "%*s", width, tn_size_format(bytes, buf, sizeof buf));
-}
 
 static void change_add(tn_text *out, uint64_t from, uint64_t to, int width) {
   char buf[32], text[40];
@@ -19,17 +13,9 @@ static void change_add(tn_text *out, uint64_t from, uint64_t to, int width) {
   tn__text_printf(out, "%*s", width, text);
 }
 
-static void clipped_add(tn_text *out, const char *name, size_t width) {
-  size_t length = strlen(name);
-  if (length <= width)
-    tn__text_add(out, name);
-  else
-    tn__text_printf(out, "...%s", name + length - (width - 3));
-}
-
 static void side_add(const tn__diff_report *report, int side, tn_text *out) {
   tn__text_printf(out, "%c  ", 'A' + side);
-  clipped_add(out, report->side[side].title, report->width / 2);
+  tn__column_name(out, report->side[side].title, report->width / 2);
   if (report->device[side] != TN_NONE) tn__text_printf(out, ", device %u", report->device[side]);
   tn__text_add(out, report->is_capture[side] ? ", captured" : ", recorded");
   tn__text_add(out, "\n");
@@ -56,8 +42,8 @@ static void sentence_add(const tn__diff_report *report, tn_text *out) {
 
 static void row_add(tn_text *out, uint64_t a, uint64_t b) {
   tn__text_add(out, "  ");
-  size_add(out, a, 12);
-  size_add(out, b, 13);
+  tn__column_size(out, a, 12);
+  tn__column_size(out, b, 13);
   change_add(out, a, b, 13);
   tn__text_add(out, "  ");
 }
@@ -87,13 +73,13 @@ static void categories_add(const tn__diff_report *report, tn_text *out) {
 }
 
 static void place_add(const tn__diff_report *report, const tn__diff_row *row, tn_text *out) {
-  enum { PLACE_AT = 70 };
+  enum { PLACE_AT = 65, ROOM_MIN = 15 };
   row_add(out, row->bytes[0], row->bytes[1]);
   char blocks[32];
   (void)snprintf(blocks, sizeof blocks, "%u>%u", row->blocks[0], row->blocks[1]);
-  tn__text_printf(out, "%11s  %-13s ", blocks, tn_category_name((int)row->category));
-  size_t room = report->width > PLACE_AT + 30 ? report->width - PLACE_AT : 30;
-  clipped_add(out, tn__strings_get(&report->diff.texts, row->label), room);
+  tn__text_printf(out, "%9s  %-13s ", blocks, tn_category_name((int)row->category));
+  size_t room = report->width > PLACE_AT + ROOM_MIN ? report->width - PLACE_AT : ROOM_MIN;
+  tn__column_place(out, tn__strings_get(&report->diff.texts, row->label), room);
   tn__text_add(out, "\n");
 }
 
@@ -105,7 +91,7 @@ static void places_add(const tn__diff_report *report, tn_text *out) {
     tn__text_printf(out, "\nEach of %zu places holds the same in both.\n", same);
     return;
   }
-  tn__text_printf(out, "\n             A            B       B - A      blocks  category      %s\n",
+  tn__text_printf(out, "\n             A            B       B - A    blocks  category      %s\n",
                   report->is_capture[0] ? "made by" : "allocated at");
   int64_t rest = 0;
   for (size_t i = 0; i < changed; i++) {

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "explain/stacks.h"
+#include "report/columns.h"
 #include "report/explain.h"
 
 enum { WIDTH_STANDARD = 100, WIDTH_MIN = 60, WIDTH_MAX = 160, BAR = 24, ROWS = 10 };
@@ -21,38 +22,32 @@ static size_t width_of(const tn_explain *explain) {
   return width < WIDTH_MIN ? WIDTH_MIN : width > WIDTH_MAX ? WIDTH_MAX : width;
 }
 
-static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
-
-/* Right-aligned in width columns. */
-static void size_add(tn_text *out, uint64_t bytes, int width) {
-  char buf[32];
-  tn__text_printf(out, "%*s", width, tn_size_format(bytes, buf, sizeof buf));
-}
-
-/* The end of a long name says more than its beginning. */
-static void clipped_add(tn_text *out, const char *name, size_t width) {
-  size_t length = strlen(name);
-  if (length <= width)
-    tn__text_add(out, name);
-  else
-    tn__text_printf(out, "...%s", name + length - (width - 3));
-}
-
 static void wrapped_add(const page *p, const char *text, size_t indent) { tn__text_wrap(p->out, text, indent, p->width); }
+
+/* A line that was put together, wrapped and ended; frees it. */
+static void line_add_wrapped(const page *p, tn_text *words, size_t indent) {
+  if (words->failed) p->out->failed = words->failed;
+  wrapped_add(p, tn__text_view(words), indent);
+  tn__text_add(p->out, "\n");
+  tn__text_deinit(words);
+}
 
 static void title_add(const page *p, const char *title) {
   const tn__chronicle *history = &p->a->history;
-  tn__text_add(p->out, title);
-  tn__text_printf(p->out, "%s%s %u", *title ? ", " : "", history->device->flags & TN_DEVICE_HOST ? "host memory of device" : "device",
+  tn_text words;
+  tn__text_init(&words);
+  tn__column_name(&words, title, p->width / 2);
+  tn__text_printf(&words, "%s%s %u", *title ? ", " : "", history->device->flags & TN_DEVICE_HOST ? "host memory of device" : "device",
                   history->device->index);
   if (history->entry_count) {
     uint64_t from = history->entries[0].time_us, to = history->entries[history->entry_count - 1].time_us;
-    tn__text_printf(p->out, ", %u entries", history->entry_count);
-    if (to > from) tn__text_printf(p->out, " in %.3g s", (double)(to - from) / 1e6);
+    tn__text_printf(&words, ", %u entries", history->entry_count);
+    if (to > from) tn__text_printf(&words, " in %.3g s", (double)(to - from) / 1e6);
   } else {
-    tn__text_add(p->out, ", no history");
+    tn__text_add(&words, ", no history");
   }
-  tn__text_add(p->out, "\n\n");
+  line_add_wrapped(p, &words, 2);
+  tn__text_add(p->out, "\n");
 }
 
 static void verdict_add(const page *p) {
@@ -67,22 +62,20 @@ static void verdict_add(const page *p) {
 /* ---- where reserved memory is -------------------------------------------------------------------------------------------- */
 
 static void part_row(const page *p, const char *name, uint64_t peak, uint64_t end, const char *note) {
-  enum { NOTE_AT = 44 };
   tn__text_printf(p->out, "  %-14s", name);
-  if (p->a->history.entry_count) size_add(p->out, peak, 13);
-  size_add(p->out, end, 13);
-  tn__text_add(p->out, "  ");
-  size_t at = p->a->history.entry_count ? NOTE_AT : NOTE_AT - 13;
-  wrapped_add(p, note, at);
+  if (p->a->history.entry_count) tn__column_size(p->out, peak, 13);
+  tn__column_size(p->out, end, 13);
+  if (*note) tn__text_add(p->out, "  ");
+  wrapped_add(p, note, p->a->history.entry_count ? 44 : 31);
   tn__text_add(p->out, "\n");
 }
 
 static void accounting_add(const page *p) {
   const tn__accounting *peak = &p->a->account_peak, *end = &p->a->account_end;
-  tn__text_add(p->out, p->a->history.entry_count ? "\nReserved memory      at its peak   at the end\n" : "\nReserved memory  at the end\n");
+  tn__text_add(p->out, p->a->history.entry_count ? "\nReserved memory    at its peak   at the end\n" : "\nReserved memory    at the end\n");
   for (int part = 0; part < TN__PART_COUNT; part++)
     if (peak->part[part] || end->part[part]) part_row(p, tn__part_name(part), peak->part[part], end->part[part], tn__part_note(part));
-  part_row(p, "reserved", peak->level.reserved_bytes, end->level.reserved_bytes, "");
+  part_row(p, "in all", peak->level.reserved_bytes, end->level.reserved_bytes, "");
 }
 
 /* ---- what is allocated --------------------------------------------------------------------------------------------------- */
@@ -97,20 +90,24 @@ static enum tn_phase peak_phase(const page *p) {
 }
 
 static void composition_title(const page *p, const tn__composition *at) {
-  tn__text_printf(p->out, "\nAllocated at the %s: ", p->a->history.entry_count ? "peak" : "end");
-  tn__text_size(p->out, at->level.allocated_bytes);
+  tn_text words;
+  tn__text_init(&words);
+  tn__text_printf(&words, "Allocated at the %s: ", p->a->history.entry_count ? "peak" : "end");
+  tn__text_size(&words, at->level.allocated_bytes);
   if (p->a->history.entry_count && at->moment) {
-    tn__text_printf(p->out, ", after entry %u", at->moment - 1);
-    if (p->a->phases.has_stacks) tn__text_printf(p->out, ", in %s", tn_phase_name((int)peak_phase(p)));
+    tn__text_printf(&words, ", after entry %u", at->moment - 1);
+    if (p->a->phases.has_stacks) tn__text_printf(&words, ", in %s", tn_phase_name((int)peak_phase(p)));
   }
-  tn__text_add(p->out, p->a->phases.has_stacks ? " (categories are inferred)\n" : "\n");
+  if (p->a->phases.has_stacks) tn__text_add(&words, " (categories are inferred)");
+  tn__text_add(p->out, "\n");
+  line_add_wrapped(p, &words, 2);
 }
 
 static void category_row(const page *p, const tn__composition *at, int category) {
   uint64_t bytes = at->by_category[category];
-  double percent = share(bytes, at->level.allocated_bytes);
+  double percent = tn__column_share(bytes, at->level.allocated_bytes);
   tn__text_printf(p->out, "  %-14s", tn_category_name(category));
-  size_add(p->out, bytes, 13);
+  tn__column_size(p->out, bytes, 13);
   tn__text_printf(p->out, "   %5.1f %%  ", percent);
   tn__text_fill(p->out, '#', (size_t)(percent / 100 * BAR + 0.5));
   tn__text_add(p->out, "\n");
@@ -173,6 +170,7 @@ static int line_compare(const void *a, const void *b) {
 }
 
 static void frames_add(const page *p, uint32_t stack) {
+  enum { FRAMES_AT = 33 };
   const tn_trace *trace = p->a->history.trace;
   size_t count = 0;
   const tn_stack *stacks = tn_trace_table(trace, TN_TABLE_STACK, &count);
@@ -183,20 +181,21 @@ static void frames_add(const page *p, uint32_t stack) {
     const tn_frame *frame = &frames[refs[stacks[stack].frames_at + k]];
     tn_text text;
     tn__text_init(&text);
-    tn__text_printf(&text, "%s:%u ", tn_trace_string(trace, frame->file), frame->line);
-    tn__text_add(p->out, "                                 ");
-    clipped_add(p->out, tn__text_view(&text), p->width / 2);
-    tn__text_printf(p->out, "%.*s\n", (int)(p->width / 3), tn_trace_string(trace, frame->function));
+    tn__text_printf(&text, "%s:%u %s", tn_trace_string(trace, frame->file), frame->line, tn_trace_string(trace, frame->function));
+    if (text.failed) p->out->failed = text.failed;
+    tn__text_fill(p->out, ' ', FRAMES_AT);
+    tn__column_name(p->out, tn__text_view(&text), p->width - FRAMES_AT);
+    tn__text_add(p->out, "\n");
     tn__text_deinit(&text);
   }
 }
 
 static void line_write(const page *p, const line *row, uint64_t whole) {
-  enum { PLACE_AT = 49 };
+  enum { PLACE_AT = 46 };
   tn__text_add(p->out, "  ");
-  size_add(p->out, row->bytes, 11);
-  tn__text_printf(p->out, "  %5.1f %%  %6u  %-14s ", share(row->bytes, whole), row->blocks, tn_category_name(row->category));
-  clipped_add(p->out, row->text, p->width > PLACE_AT + 20 ? p->width - PLACE_AT : 20);
+  tn__column_size(p->out, row->bytes, 11);
+  tn__text_printf(p->out, "  %5.1f %%  %6u  %-13s ", tn__column_share(row->bytes, whole), row->blocks, tn_category_name(row->category));
+  tn__column_place(p->out, row->text, p->width - PLACE_AT);
   tn__text_add(p->out, "\n");
   frames_add(p, row->stack);
 }
@@ -205,13 +204,13 @@ static void lines_write(const page *p, const lines *all, uint64_t whole) {
   uint64_t rest = 0;
   size_t shown = all->count <= ROWS + 1 ? all->count : ROWS;
   if (!all->count) return;
-  tn__text_add(p->out, "\n        bytes    share  blocks  category       allocated at\n");
+  tn__text_add(p->out, "\n        bytes    share  blocks  category      allocated at\n");
   for (size_t i = 0; i < shown; i++) line_write(p, &all->rows[i], whole);
   for (size_t i = shown; i < all->count; i++) rest += all->rows[i].bytes;
   if (shown == all->count) return;
   tn__text_add(p->out, "  ");
-  size_add(p->out, rest, 11);
-  tn__text_printf(p->out, "  %5.1f %%  in %zu other places\n", share(rest, whole), all->count - shown);
+  tn__column_size(p->out, rest, 11);
+  tn__text_printf(p->out, "  %5.1f %%  in %zu other places\n", tn__column_share(rest, whole), all->count - shown);
 }
 
 /* Of very many rows, the small ones are not looked at: they cannot be among the first. */
@@ -285,16 +284,19 @@ static void steps_add(const page *p) {
     if (list[i].peak_bytes < low) low = list[i].peak_bytes;
     if (list[i].peak_bytes > high) high = list[i].peak_bytes;
   }
-  tn__text_printf(p->out, "\nSteps: %zu, by %s", steps->list.count, tn__explain_steps_from(p->a));
-  if (steps->marker) tn__text_printf(p->out, " (%s)", tn_trace_string(p->a->history.trace, steps->marker));
-  tn__text_add(p->out, "; peaks ");
-  tn__text_size(p->out, low);
-  tn__text_add(p->out, " to ");
-  tn__text_size(p->out, high);
-  if (steps->warmup) tn__text_add(p->out, " without the first");
-  tn__text_add(p->out, "; at the end of the last ");
-  tn__text_size(p->out, list[steps->list.count - 1].end_bytes);
+  tn_text words;
+  tn__text_init(&words);
+  tn__text_printf(&words, "Steps: %zu, by %s", steps->list.count, tn__explain_steps_from(p->a));
+  if (steps->marker) tn__text_printf(&words, " (%s)", tn_trace_string(p->a->history.trace, steps->marker));
+  tn__text_add(&words, "; peaks ");
+  tn__text_size(&words, low);
+  tn__text_add(&words, " to ");
+  tn__text_size(&words, high);
+  if (steps->warmup) tn__text_add(&words, " without the first");
+  tn__text_add(&words, "; at the end of the last ");
+  tn__text_size(&words, list[steps->list.count - 1].end_bytes);
   tn__text_add(p->out, "\n");
+  line_add_wrapped(p, &words, 2);
 }
 
 static void unchecked_add(const page *p) {
@@ -304,11 +306,8 @@ static void unchecked_add(const page *p) {
     tn_text text;
     tn__text_init(&text);
     tn__text_printf(&text, "%s: %s", tn__explain_string(p->a, row->what), tn__explain_string(p->a, row->why));
-    if (text.failed) p->out->failed = text.failed;
     tn__text_add(p->out, "  ");
-    wrapped_add(p, tn__text_view(&text), 4);
-    tn__text_add(p->out, "\n");
-    tn__text_deinit(&text);
+    line_add_wrapped(p, &text, 4);
   }
 }
 

@@ -37,6 +37,7 @@ typedef struct memory {
   tn_vec entries;  /* tn_entry */
   tn_vec blocks;   /* memory_block, by number */
   tn_vec segments; /* memory_segment, live ones, of cudaMalloc */
+  tn_vec ranges;   /* memory_segment, whatever was mapped once */
   tn_vec levels;   /* tn_caching_stats after each entry that is not of a segment, as the model counts */
   uint32_t stack;  /* of the call that runs */
   uint32_t stream, pool;
@@ -83,15 +84,26 @@ static inline void memory_entry(memory *m, int action, tn_addr addr, uint64_t by
   memory_must(tn__vec_push(&m->entries, &entry), "entry");
 }
 
+static inline const memory_segment *memory_segment_at(const tn_vec *segments, tn_addr addr) {
+  for (size_t i = 0; i < segments->count; i++) {
+    const memory_segment *segment = &TN_VEC(segments, memory_segment)[i];
+    if (addr >= segment->addr && addr - segment->addr < segment->bytes) return segment;
+  }
+  return NULL;
+}
+
 static inline void memory_segment_event(void *user, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes, uint32_t stream) {
   static const int actions[] = {0, TN_ACTION_SEGMENT_ALLOC, TN_ACTION_SEGMENT_FREE, TN_ACTION_SEGMENT_MAP, TN_ACTION_SEGMENT_UNMAP};
   memory *m = user;
-  uint32_t asking = m->stream;
+  uint32_t stream_asking = m->stream, pool_asking = m->pool;
+  const memory_segment *known = memory_segment_at(kind == TN_SEGMENT_FREE ? &m->segments : &m->ranges, addr);
   m->stream = stream;
+  if (kind == TN_SEGMENT_FREE || kind == TN_SEGMENT_UNMAP) m->pool = known ? known->pool : 0;
   memory_entry(m, actions[kind], addr, bytes);
-  m->stream = asking;
+  m->stream = stream_asking, m->pool = pool_asking;
   memory_segment segment = {addr, bytes, stream, m->pool};
   if (kind == TN_SEGMENT_ALLOC) memory_must(tn__vec_push(&m->segments, &segment), "segment");
+  if (kind == TN_SEGMENT_MAP) memory_must(tn__vec_push(&m->ranges, &segment), "range");
   for (size_t i = 0; i < m->segments.count && kind == TN_SEGMENT_FREE; i++) {
     if (TN_VEC(&m->segments, memory_segment)[i].addr != addr) continue;
     tn__vec_pop(&m->segments, &segment);
@@ -107,6 +119,7 @@ static inline void memory_open_limited(memory *m, const char *conf, uint64_t lim
   tn__vec_init(&m->entries, sizeof(tn_entry));
   tn__vec_init(&m->blocks, sizeof(memory_block));
   tn__vec_init(&m->segments, sizeof(memory_segment));
+  tn__vec_init(&m->ranges, sizeof(memory_segment));
   tn__vec_init(&m->levels, sizeof(tn_caching_stats));
   tn_caching_config config = {.limit_bytes = limit_bytes, .event_delay = UINT32_MAX, .segment_event = memory_segment_event, .user = m};
   memory_must(tn_conf_parse(conf ? conf : "", NULL, &config.conf, NULL), "conf");
@@ -190,14 +203,6 @@ static inline void memory_annotate(memory *m, const char *name, int is_end) {
 
 /* ---- the final map ------------------------------------------------------------------------------------------------------- */
 
-static inline const memory_segment *memory_segment_at(const memory *m, tn_addr addr) {
-  for (size_t i = 0; i < m->segments.count; i++) {
-    const memory_segment *segment = &TN_VEC(&m->segments, memory_segment)[i];
-    if (addr >= segment->addr && addr - segment->addr < segment->bytes) return segment;
-  }
-  return NULL;
-}
-
 static inline memory_block *memory_live_at(memory *m, tn_addr addr) {
   for (size_t i = m->blocks.count; i-- > 0;)
     if (memory_at(m, (uint32_t)i)->live && memory_at(m, (uint32_t)i)->addr == addr) return memory_at(m, (uint32_t)i);
@@ -207,19 +212,20 @@ static inline memory_block *memory_live_at(memory *m, tn_addr addr) {
 typedef struct memory_map {
   memory *m;
   tn_vec segments, blocks;
-  tn_addr end;
+  tn_addr segment, end;
 } memory_map;
 
 static inline void memory_visit(void *user, tn_addr segment, tn_addr addr, uint64_t bytes, uint64_t requested, int state) {
   memory_map *map = user;
-  const memory_segment *fixed = memory_segment_at(map->m, addr);
+  const memory_segment *fixed = memory_segment_at(&map->m->segments, addr);
+  const memory_segment *from = fixed ? fixed : memory_segment_at(&map->m->ranges, addr);
   memory_block *live = state == TN_BLOCK_INACTIVE ? NULL : memory_live_at(map->m, addr);
-  (void)segment;
-  int begins = !map->segments.count || (fixed ? fixed->addr == addr : addr != map->end);
+  int begins = !map->segments.count || segment != map->segment || addr != map->end; /* mapped ranges of one reservation are several */
+  map->segment = segment;
   if (begins) {
-    int small = fixed ? fixed->bytes <= 2 * MIB : requested && requested <= MIB;
-    tn_segment added = {.addr = addr, .blocks_at = (uint32_t)map->blocks.count, .stack = TN_NONE, .stream = fixed ? fixed->stream : live ? live->stream : 0,
-                        .pool = fixed ? fixed->pool : 0, .flags = (small ? TN_SEGMENT_SMALL : 0) | (fixed ? 0 : TN_SEGMENT_EXPANDABLE)};
+    uint32_t small = from->bytes % (20 * MIB) && from->bytes <= 2 * MIB ? TN_SEGMENT_SMALL : 0;
+    tn_segment added = {.addr = addr, .blocks_at = (uint32_t)map->blocks.count, .stack = TN_NONE, .stream = from->stream, .pool = from->pool,
+                        .flags = small | (fixed ? 0 : TN_SEGMENT_EXPANDABLE)};
     memory_must(tn__vec_push(&map->segments, &added), "segment");
   }
   tn_segment *in = tn__vec_at(&map->segments, map->segments.count - 1);
@@ -258,6 +264,7 @@ static inline void memory_close(memory *m) {
 
 static inline void memory_end(memory *m) {
   tn__vec_deinit(&m->levels);
+  tn__vec_deinit(&m->ranges);
   tn__vec_deinit(&m->segments);
   tn__vec_deinit(&m->blocks);
   tn__vec_deinit(&m->entries);
