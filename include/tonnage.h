@@ -824,6 +824,20 @@ TN_API const char *tn_oom_cause_name(int cause);
 /* Verdict, account, and what would have helped, as text or JSON; malloc'ed: tn_text_free(). */
 TN_API int tn_report_oom(const tn_oom *messages, size_t count, size_t chosen, int json, char **out);
 
+/* ---- html ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct tn_html_options {
+  const char *name;           /* of the snapshot, shown as the page's title; NULL = none */
+  uint64_t total_bytes;       /* of the card, or the limit of the process; 0 = not known */
+  uint64_t history_bytes_max; /* of the file for who held what at which moment; larger histories are thinned out; 0 = 3 MiB */
+} tn_html_options;
+
+/* What explain says of a snapshot as one HTML file that needs no network: memory over time, the segments at any moment, findings.
+ * options may be NULL.  The page in *out, to be given back by tn_text_free().  TN_EINVAL: the trace has no device's history. */
+TN_API int tn_report_html(const tn_trace *trace, const tn_html_options *options, char **out, tn_error *err);
+/* The same into a file, replaced at once: TN_EIO, path is as it was. */
+TN_API int tn_report_html_save(const tn_trace *trace, const tn_html_options *options, const char *path, tn_error *err);
+
 #ifdef __cplusplus
 }
 #endif

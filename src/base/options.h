@@ -79,10 +79,10 @@ enum tn_option_kind {
 
 /* id, long name, short name or 0, kind, argument name, choices, default, environment, verbs, help */
 #define TN_OPTIONS(X)                                                                                                        \
-  X(ORDINAL, "device", 'd', TEXT, "N", NULL, NULL, NULL, TN_VERBS_REPLAY,                                                    \
+  X(ORDINAL, "device", 'd', TEXT, "N", NULL, NULL, NULL, TN_VERBS_REPLAY | TN_VERB_BIT(TN_VERB_DIFF),                        \
     "CUDA's number of the device; without it, the one with most entries")                                                    \
   X(DEVICE, "device", 'd', TEXT, "NAME", NULL, NULL, "TONNAGE_DEVICE",                                                       \
-    TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT) | TN_VERBS_SNAPSHOT,                                                       \
+    TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT) | TN_VERB_BIT(TN_VERB_EXPLAIN),                                            \
     "the card to train on: a profile's name (h200, a100-80, rtx4090, cpu) or its file; without it, the card at hand, or the trace's; " \
     "of a snapshot also the number of one of its devices")                                                                   \
   X(CONF, "conf", 'c', TEXT, "STRING", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_REPLAY),                                        \
@@ -105,6 +105,8 @@ enum tn_option_kind {
     "also write the captured trace to FILE")                                                                                 \
   X(MESSAGE, "message", 'm', TEXT, "TEXT", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                   \
     "explain this out-of-memory message")                                                                                    \
+  X(HTML, "html", 0, FILE, "PAGE", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                            \
+    "also write the report of a snapshot to PAGE: one HTML file with memory over time and the segments at any moment")       \
   X(STACK_DEPTH, "stack-depth", 0, NUMBER, "N", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                              \
     "show N frames of each stack, innermost first")                                                                          \
   X(FAIL_ABOVE, "fail-above", 0, SIZE, "SIZE", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                               \

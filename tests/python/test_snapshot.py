@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import recorded
-import snapshots
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import recorded
+import snapshots
 from snapshot_maker import SCHEMAS, Maker, pickle_as_cpp
 from tonnage import tables as T
 from tonnage._lib import Trace

@@ -16,13 +16,14 @@ typedef struct tn_cmd {
 /* Each returns the exit status. */
 int cmd_python(const tn_cmd *cmd);
 int cmd_explain(const tn_cmd *cmd);
-int cmd_replay(const tn_cmd *cmd);
-int cmd_report(const tn_cmd *cmd);
 int cmd_tune(const tn_cmd *cmd);
+int cmd_replay(const tn_cmd *cmd);
+int cmd_diff(const tn_cmd *cmd);
+int cmd_report(const tn_cmd *cmd);
 int cmd_help(const tn_cmd *cmd);
 int cmd_version(const tn_cmd *cmd);
 
-int cmd_diff(const tn_cmd *cmd);
+int cmd_explain_html(const tn_cmd *cmd, const tn_trace *trace, uint64_t total_bytes); /* does nothing without --html */
 /* explain, of a snapshot: file is open at path and head has been read from it. */
 struct cmd_head;
 int cmd_explain_snapshot(const tn_cmd *cmd, FILE *file, const char *path, const struct cmd_head *head);
