@@ -151,7 +151,7 @@ static int close_as_keys_say(tn__build *build, tn__object *object, uint32_t key)
   if (keys & TN__KEY_BIT(ACTION)) return tn__schema_entry_new(build, object, items_of(build, object), object->count / 2);
   if (keys & (TN__KEY_BIT(BLOCKS) | TN__KEY_BIT(TOTAL_SIZE))) return close_segment(build, object, keys);
   if (keys & TN__KEY_BIT(STATE)) return close_block(build, object);
-  if (keys & TN__KEY_BIT(FILENAME)) return close_frame(build, object);
+  if (keys & (TN__KEY_BIT(FILENAME) | TN__KEY_BIT(LINE))) return close_frame(build, object);
   if (keys & TN__KEY_BIT(STAGE)) return close_annotation(build, object);
   if (keys & TN__KEY_BIT(REAL_SIZE)) return close_history(build, object);
   if (keys & (TN__KEY_BIT(SEGMENTS) | TN__KEY_BIT(DEVICE_TRACES))) return close_top(build, object, keys);
