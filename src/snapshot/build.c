@@ -87,10 +87,10 @@ int tn__build_bad(tn__build *build, const tn__object *object) {
 
 static uint64_t vec_bytes(const tn_vec *vec) { return (uint64_t)vec->capacity * vec->item_bytes; }
 
-int tn__build_check_memory(tn__build *build) {
+int tn__build_check_memory(tn__build *build, uint64_t more_bytes) {
   const tn_vec *vectors[] = {&build->stack,        &build->arena,     &build->stretches, &build->objects,
                              &build->raw_segments, &build->histories, &build->runs,      &build->settings};
-  uint64_t bytes = 0;
+  uint64_t bytes = more_bytes;
   for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) bytes += vec_bytes(vectors[i]);
   for (int i = 0; i < TN_TABLE_COUNT; i++) bytes += vec_bytes(&build->trace->tables[i]);
   bytes += vec_bytes(&build->trace->strings.texts) + build->trace->strings.index_capacity * sizeof(uint32_t);
@@ -209,18 +209,12 @@ static int close_pairs(tn__build *build, const tn__item *pairs, size_t pair_coun
 
 /* ---- the arena ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether the stretch still holds the items of an open container. */
-static int stretch_is_live(const tn__build *build, const tn__stretch *stretch) {
-  const tn__object *object = tn__build_object_at(build, stretch->object);
-  return object->kind <= TN__OBJECT_LIST && object->at == stretch->at;
-}
-
 /* Cuts dead stretches off the end.  One that lies below a live one waits: a container may be closed, by way of the memo, while what
  * was begun after it is still open. */
 static void arena_cut(tn__build *build) {
   while (build->stretches.count > 0) {
     const tn__stretch *last = tn__vec_at(&build->stretches, build->stretches.count - 1);
-    if (stretch_is_live(build, last)) return;
+    if (tn__build_object_at(build, last->object)->kind <= TN__OBJECT_LIST) return; /* or has moved on: then it has a later stretch */
     build->arena.count = last->at;
     build->stretches.count--;
   }
@@ -234,7 +228,7 @@ static int stretch_begin(tn__build *build, uint32_t id) {
 /* Moves an open container's items to the end; no writer needs it, and it must not become a way to fill memory. */
 static int arena_move(tn__build *build, uint32_t id) {
   tn__object *object = tn__build_object_at(build, id);
-  TN_TRY(tn__build_check_memory(build));
+  TN_TRY(tn__build_check_memory(build, object->count * sizeof(tn__item)));
   TN_TRY(stretch_begin(build, id));
   if (tn__vec_reserve(&build->arena, object->count)) return tn__build_no_memory(build);
   tn__item *items = TN_VEC(&build->arena, tn__item);
@@ -323,11 +317,11 @@ static tn_vec *run_table(tn__build *build, enum tn__object_kind kind) {
 
 /* Copies records to the end of their table: when a list has not got them in a row. */
 static int run_copy(tn__build *build, tn_vec *table, size_t at, size_t count) {
+  if (count > 1) TN_TRY(tn__build_check_memory(build, count * table->item_bytes));
   if (tn__vec_reserve(table, count)) return tn__build_no_memory(build);
   memcpy((char *)table->data + table->count * table->item_bytes, (char *)table->data + at * table->item_bytes,
          count * table->item_bytes);
   table->count += count;
-  if (count > 1) TN_TRY(tn__build_check_memory(build));
   return table->count < TN_NONE ? TN_OK : tn__build_fault(build, NULL, "has more than 4 billion records");
 }
 

@@ -174,8 +174,9 @@ int tn__build_list(tn__build *build, size_t at);
 int tn__build_dict(tn__build *build, size_t at);
 int tn__build_close_last(tn__build *build); /* nothing more will come into the last item */
 int tn__build_pop(tn__build *build);        /* the last item, above the last mark */
-/* Asked whenever another block has been read: more memory than some times bytes_read is needed only by what is made to fill it. */
-int tn__build_check_memory(tn__build *build);
+/* Asked whenever another block has been read, and before records are copied, more_bytes of them: a file that needs more than some times
+ * its size was made to fill memory. */
+int tn__build_check_memory(tn__build *build, uint64_t more_bytes);
 /* When rc is a fault of the file, the object becomes BAD with it and all is well for now; rc otherwise. */
 int tn__build_set_bad(tn__build *build, tn__object *object, int rc);
 /* Fails with the fault of a BAD object. */

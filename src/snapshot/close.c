@@ -23,7 +23,7 @@ static int become(tn__object *object, enum tn__object_kind kind, uint32_t at, ui
 /* ---- dictionaries -------------------------------------------------------------------------------------------------------- */
 
 static int set_all(tn__build *build, const tn__object *object, tn__schema_setter *set, void *record) {
-  return tn__schema_set_all(build, items_of(build, object), object->count / 2, set, record);
+  return tn__schema_set_all(build, items_of(build, object), (uint32_t)object->count / 2, set, record);
 }
 
 /* Appends the record to a table and makes the object stand for it. */
@@ -144,14 +144,14 @@ static int close_settings(tn__build *build, tn__object *object) {
 }
 
 static int close_as_keys_say(tn__build *build, tn__object *object, uint32_t key) {
-  uint64_t keys = tn__schema_keys(items_of(build, object), object->count / 2);
+  uint64_t keys = tn__schema_keys(items_of(build, object), (uint32_t)object->count / 2);
   build->other_keys |= keys;
   if (key == TN__KEY_ALLOCATOR_SETTINGS) return close_settings(build, object);
   if (is_text_key(key)) return close_as_text(build, object);
-  if (keys & TN__KEY_BIT(ACTION)) return tn__schema_entry_new(build, object, items_of(build, object), object->count / 2);
+  if (keys & TN__KEY_BIT(ACTION)) return tn__schema_entry_new(build, object, items_of(build, object), (uint32_t)object->count / 2);
   if (keys & (TN__KEY_BIT(BLOCKS) | TN__KEY_BIT(TOTAL_SIZE))) return close_segment(build, object, keys);
   if (keys & TN__KEY_BIT(STATE)) return close_block(build, object);
-  if (keys & TN__KEY_BIT(FILENAME)) return close_frame(build, object);
+  if (keys & (TN__KEY_BIT(FILENAME) | TN__KEY_BIT(LINE))) return close_frame(build, object);
   if (keys & TN__KEY_BIT(STAGE)) return close_annotation(build, object);
   if (keys & TN__KEY_BIT(REAL_SIZE)) return close_history(build, object);
   if (keys & (TN__KEY_BIT(SEGMENTS) | TN__KEY_BIT(DEVICE_TRACES))) return close_top(build, object, keys);

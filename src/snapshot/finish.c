@@ -60,8 +60,16 @@ static int entry_copy(tn__build *build, tn_vec *to, const tn_entry *entry) {
   return tn__vec_push(to, &copy);
 }
 
+/* A list that stands in many places makes many entries of few bytes. */
+static int entries_check(tn__build *build, const tn__run *runs, size_t run_count) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < run_count; i++) count += runs[i].count;
+  return tn__build_check_memory(build, count * sizeof(tn_entry));
+}
+
 static int entries_copy(tn__build *build, tn__run *runs, size_t run_count) {
   tn_vec *table = &build->trace->tables[TN_TABLE_ENTRY], to;
+  TN_TRY(entries_check(build, runs, run_count));
   tn__vec_init(&to, sizeof(tn_entry));
   int rc = TN_OK;
   for (size_t i = 0; i < run_count && !rc; i++) {
@@ -165,7 +173,14 @@ static int segment_check(tn__build *build, const tn__raw_segment *raw, uint64_t 
   return TN_OK;
 }
 
+static int blocks_check(tn__build *build, const tn_vec *chosen) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < chosen->count; i++) count += TN_VEC(chosen, tn__raw_segment)[i].segment.blocks_count;
+  return tn__build_check_memory(build, count * sizeof(tn_segment_block));
+}
+
 static int segments_place(tn__build *build, tn_vec *chosen, tn_vec *blocks) {
+  TN_TRY(blocks_check(build, chosen));
   uint64_t bytes_left = (uint64_t)1 << 62; /* as in trace/check.c */
   for (size_t i = 0; i < chosen->count; i++) {
     tn__raw_segment *raw = tn__vec_at(chosen, i);

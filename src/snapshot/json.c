@@ -23,7 +23,7 @@ typedef struct json {
 static int fill(json *j, size_t need) {
   TN_TRY(tn__input_fill(j->input, need, &j->build->error));
   j->build->bytes_read = tn__input_offset(j->input) + tn__input_left(j->input);
-  return tn__build_check_memory(j->build);
+  return tn__build_check_memory(j->build, 0);
 }
 
 /* The next byte in *out without taking it, -1 at the end. */

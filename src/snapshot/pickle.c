@@ -236,7 +236,7 @@ static int step(tn__pickle *pickle, const uint8_t *operand) {
 int tn__pickle_fill(tn__pickle *pickle, size_t need) {
   TN_TRY(tn__input_fill(pickle->input, need, &pickle->build->error));
   pickle->build->bytes_read = tn__input_offset(pickle->input) + tn__input_left(pickle->input);
-  return tn__build_check_memory(pickle->build);
+  return tn__build_check_memory(pickle->build, 0);
 }
 
 static inline const uint8_t *hot_int(tn_vec *stack, tn__item *top, uint64_t bits, const uint8_t *next) {

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import pickletools
 import random
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,14 @@ from hypothesis import strategies as st
 import recorded
 import snapshots
 from snapshot_maker import SCHEMAS, Maker, pickle_as_cpp
+from snapshot_samples import FOLDER, either, refused
+from snapshot_samples import read as read_samples
 from tonnage import tables as T
 from tonnage._lib import Trace
 from tonnage.errors import LibraryError
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+import synthetic  # noqa: E402
 
 
 def manifest() -> list[dict[str, Any]]:
@@ -235,6 +243,27 @@ def test_a_trace_file_with_a_snapshot(tmp_path):
     Trace().save(tmp_path / "captured.trace")
     with pytest.raises(LibraryError, match=r"captured\.trace: is a trace of a captured step, expected a memory snapshot"):
         Trace.load_snapshot(tmp_path / "captured.trace")
+
+
+def test_samples_are_those_of_the_script():
+    """Made by another version of Python's pickle they may differ in bytes, never in what is expected of them."""
+    samples = {f"{prefix}_{name}" for prefix, made in (("y", read_samples()), ("n", refused()), ("i", either())) for name in made}
+    assert {path.name for path in FOLDER.iterdir()} == samples
+
+
+def test_benchmark_writes_what_pickle_writes():
+    """The same opcodes but for FRAME, whose size is free."""
+
+    def opcodes(data: bytes) -> list[tuple[str, Any]]:
+        return [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(data) if opcode.name != "FRAME"]
+
+    snapshot = synthetic.objects(2500)
+    with tempfile.NamedTemporaryFile() as file:
+        synthetic.write(file.name, 2500)
+        data = Path(file.name).read_bytes()
+    assert pickle.loads(data) == snapshot
+    assert opcodes(data) == opcodes(pickle.dumps(snapshot, 4))
+    snapshots.compare(Trace.parse_snapshot(data), snapshot)
 
 
 def test_gzip_in_several_members():

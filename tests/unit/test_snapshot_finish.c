@@ -145,6 +145,41 @@ static void what_is_shared(void **state) {
   tn_trace_free(trace);
 }
 
+/* A few thousand bytes that stand for a hundred million records. */
+static void lists_shared_too_often(void **state) {
+  (void)state;
+  enum { MANY = 10000 };
+  char *data = malloc(16 * MANY + 256), *at = data;
+  assert_non_null(data);
+  at += sprintf(at, "%s",
+                "\x80\x04}\x8c\x0d"
+                "device_traces](]\x94(}\x94\x8c\x06"
+                "action\x8c\x05"
+                "allocs");
+  for (int i = 1; i < MANY; i++) at = (char *)memcpy(at, "h\1", 2) + 2;
+  *at++ = 'e';
+  for (int i = 1; i < MANY; i++) at = (char *)memcpy(at, "h\0", 2) + 2;
+  at = (char *)memcpy(at, "es.", 3) + 3;
+  (void)snapshot_refused(data, (size_t)(at - data), "takes more than 128 MiB and 8 times its size of memory");
+  at = data;
+  at += sprintf(at, "%s",
+                "\x80\x04](}\x8c\x06"
+                "blocks](}\x94\x8c\x05"
+                "state\x8c\x08"
+                "inactives");
+  for (int i = 1; i < MANY; i++) at = (char *)memcpy(at, "h\0", 2) + 2;
+  at = (char *)memcpy(at, "e\x94s", 3) + 3;
+  for (int i = 1; i < MANY; i++)
+    at = (char *)memcpy(at,
+                        "}\x8c\x06"
+                        "blocksh\1s",
+                        12) +
+         12;
+  at = (char *)memcpy(at, "e.", 2) + 2;
+  (void)snapshot_refused(data, (size_t)(at - data), "takes more than 128 MiB and 8 times its size of memory");
+  free(data);
+}
+
 static void nothing_at_all(void **state) {
   (void)state;
   static const char *const empty[] = {"[]", "{\"segments\": []}", "{\"device_traces\": []}",
@@ -203,6 +238,7 @@ int main(void) {
       cmocka_unit_test(blocks_that_do_not_tile),
       cmocka_unit_test(sizes_beyond_any_memory),
       cmocka_unit_test(what_is_shared),
+      cmocka_unit_test(lists_shared_too_often),
       cmocka_unit_test(nothing_at_all),
       cmocka_unit_test(schema_by_the_newest_key),
       cmocka_unit_test(too_many_settings),
