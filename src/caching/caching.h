@@ -49,7 +49,7 @@ typedef struct tn__pool {
   uint64_t searches;  /* under garbage collection: the clock by which free blocks age */
   uint32_t id;        /* 0 = PyTorch's own */
   uint8_t is_small;
-  uint8_t is_freeable; /* its graph or MemPool is gone */
+  uint8_t is_freeable; /* its id is among the model's freeable ones */
 } tn__pool;
 
 /* first is the block at addr; it stays the same object as long as the segment lives, because splits and merges keep the left. */
@@ -67,6 +67,7 @@ struct tn_caching {
   uint64_t max_split_bytes;   /* UINT64_MAX = none */
   uint64_t max_rounding_bytes, large_segment_bytes;
   tn_vec pools;      /* tn__pool, in pairs */
+  tn_vec freeable;   /* uint32_t: ids of pools whose graph or MemPool is gone, in the order in which they give memory back */
   tn_vec segments;   /* tn__segment, by address, disjoint */
   tn_map held;       /* address -> block id, of live and pending blocks */
   tn__block *pending, **pending_end; /* in the order they were freed, linked by right */

@@ -72,6 +72,7 @@ typedef struct tn__history {
   const tn_device *device;
   const tn_entry *entries; /* the device's */
   uint32_t entries_count;
+  uint32_t first;          /* entries before it are not replayed: a call of the allocator whose beginning is lost */
   tn_conf conf;            /* recorded */
   uint32_t version;        /* tn__conf_version() */
   tn_vec steps;            /* tn__step */
@@ -94,7 +95,7 @@ void tn__history_deinit(tn__history *history);
 
 /* ---- rewind.c ------------------------------------------------------------------------------------------------------------ */
 
-/* Finds the start: segments, blocks, reservations, and for each entry of an allocation its pool in pools[entry]. */
+/* Finds what there was before entry first: segments, blocks, reservations, and for each entry of an allocation its pool in pools[entry]. */
 int tn__history_rewind(tn__history *history, uint32_t *pools);
 
 #ifdef __cplusplus
