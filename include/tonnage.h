@@ -451,7 +451,7 @@ typedef struct tn_replay_result {
   uint64_t oom_bytes;       /* what it asked for */
   uint64_t stalls;          /* allocations for which memory had to be given back first: each waits for the device */
   uint64_t recorded_bytes;  /* most that was reserved in the recorded run */
-  uint64_t ideal_bytes;     /* most that was in use at once: no setting needs less */
+  uint64_t ideal_bytes;     /* most that was in use at once, or would have been when an allocation failed: no setting needs less */
   tn_caching_stats stats;   /* current = at the end */
   uint32_t difference_entry; /* TN_NONE: at the end */
   uint32_t reserved;

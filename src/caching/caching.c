@@ -195,11 +195,10 @@ static tn__block *best_fit(const tn_caching *caching, const tn__pool *pool, uint
   return block->bytes - rounded < caching->max_rounding_bytes ? block : NULL;
 }
 
-int tn__caching_fits(tn_caching *caching, uint32_t pool_id, uint64_t bytes, uint32_t stream) {
+int tn__caching_fits(const tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream) {
   uint64_t rounded = tn__round(&caching->config.conf, bytes);
-  tn__pool *pool;
-  if (tn__pool_get(caching, pool_id, rounded <= TN__SMALL_BYTES_MAX, &pool)) return 0;
-  return best_fit(caching, pool, rounded, stream) != NULL;
+  if (pool >= caching->pools.count / 2) return 0;
+  return best_fit(caching, tn__vec_at(&caching->pools, 2 * pool + (rounded <= TN__SMALL_BYTES_MAX)), rounded, stream) != NULL;
 }
 
 /* ---- free ---------------------------------------------------------------------------------------------------------------- */

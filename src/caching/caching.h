@@ -117,7 +117,7 @@ tn__block *tn__block_split(tn_caching *caching, tn__block *block, uint64_t bytes
  * block; *out_merged (may be NULL) counts the neighbours. */
 tn__block *tn__block_merge(tn_caching *caching, tn__order *order, tn__block *block, int *out_merged);
 /* Whether a request would be served without new memory. */
-int tn__caching_fits(tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream);
+int tn__caching_fits(const tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream);
 /* A live block, no longer counted as allocated, waits for its streams. */
 void tn__pending_add(tn_caching *caching, tn__block *block);
 /* Every pending block becomes free: the streams have been waited for. */

@@ -230,6 +230,8 @@ static int alloc_entry(walk *w, uint32_t at) {
 static int oom_entry(walk *w, uint32_t at) {
   const tn_entry *e = &w->history->entries[at];
   w->history->asks++;
+  active_add(w, e->bytes); /* what it would have taken */
+  w->active -= tn_caching_round(e->bytes);
   refused(w, w->reserved, ask_bytes(w->history, at), e->addr);
   return step_add(w, (tn__step){.kind = TN__STEP_OOM, .bytes = e->bytes, .entry = at, .pool = w->pools[at],
                                 .stream = w->history->streams[e->stream]});

@@ -83,7 +83,7 @@ typedef struct tn__history {
   uint32_t *streams;       /* by stream of the trace: its place in the order of handles */
   uint64_t start_bytes;    /* reserved at the start */
   uint64_t peak_bytes;     /* most that was ever reserved */
-  uint64_t ideal_bytes;    /* most that was ever active, in steps of 512 bytes: no setting needs less */
+  uint64_t ideal_bytes;    /* most that was active, or would have been, in steps of 512 bytes: no setting needs less */
   uint64_t capacity_bytes; /* what the process could have, by what it was refused; 0 = nothing was */
   uint32_t asks;           /* allocations, the failed ones too */
   uint32_t refusals;       /* how often memory was short */

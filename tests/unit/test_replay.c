@@ -148,10 +148,148 @@ static void test_without_stacks(void **state) {
   run_seeds((world){.without_stacks = 1, .limit_bytes = 400 * MIB});
 }
 
+/* ---- what is said -------------------------------------------------------------------------------------------------------- */
+
+/* 40 MiB, freed, then as large a block as each time before and 2 MiB more: default settings need a new segment each time. */
+static recording *growing(int rounds) {
+  recording *r = rec_new((tn_conf){.private_expandable = 1}, 0, 0);
+  for (int i = 0; i < rounds; i++) rec_dealloc(r, rec_alloc(r, (uint64_t)(40 + 2 * i) * MIB), 0);
+  return r;
+}
+
+static void test_first_difference(void **state) {
+  (void)state;
+  recording *r = growing(4);
+  r->entries[5].addr += 512; /* the second allocation */
+  tn_trace *trace = rec_trace(r, 0);
+  tn_replay_result result = replayed(trace, NULL, 0);
+  assert_int_equal(result.exactness, TN_EXACT_NO);
+  assert_int_equal(result.difference_entry, 5);
+  assert_non_null(strstr(result.difference, "recorded: 42.00 MiB at 0x"));
+  assert_int_equal(result.stats.reserved_bytes.peak, (40 + 42 + 44 + 46) * MIB); /* predicted all the same */
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
+static void test_difference_at_the_end(void **state) {
+  (void)state;
+  recording *r = growing(2);
+  tn_trace *trace = rec_trace(r, 0);
+  tn_addr more = rec_alloc(r, 40 * MIB); /* in the snapshot's map, but not in its entries */
+  assert_true(more != 0);
+  r->entries_count--;
+  tn_trace *late = rec_trace(r, 0);
+  tn_replay_result result = replayed(late, NULL, 0);
+  assert_int_equal(result.exactness, TN_EXACT_NO);
+  assert_non_null(strstr(result.difference, "at the end the snapshot has 40.00 MiB active_allocated"));
+  tn_trace_free(late);
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
+static void test_other_settings(void **state) {
+  (void)state;
+  recording *r = growing(4);
+  tn_trace *trace = rec_trace(r, 0);
+  tn_replay_result result = replayed(trace, "expandable_segments:True", 0);
+  assert_int_equal(result.exactness, TN_EXACT_NOT_COMPARED);
+  assert_int_equal(result.recorded_bytes, (40 + 42 + 44 + 46) * MIB);
+  assert_int_equal(result.stats.reserved_bytes.peak, 60 * MIB);
+  assert_int_equal(result.ideal_bytes, 46 * MIB);
+  assert_int_equal(result.oom_entry, TN_NONE);
+  assert_int_equal(replayed(trace, "expandable_segments:False", 0).exactness, TN_EXACT_YES); /* the recorded ones, in other words */
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
+/* The limit was not there when it was recorded: that is no fault of the model. */
+static void test_other_limit(void **state) {
+  (void)state;
+  recording *r = growing(4);
+  tn_trace *trace = rec_trace(r, 0);
+  tn_replay_result result = replayed(trace, NULL, 90 * MIB);
+  assert_int_equal(result.exactness, TN_EXACT_NOT_COMPARED);
+  assert_int_equal(result.stats.num_alloc_retries, 1); /* 40 + 42 fit, 44 takes their place, 46 fits beside it */
+  assert_int_equal(result.stalls, 1);
+  result = replayed(trace, NULL, 45 * MIB);
+  assert_int_equal(result.oom_entry, 13); /* of 46 MiB */
+  assert_int_equal(result.oom_bytes, 46 * MIB);
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
+/* What was refused tells how much there was: 100 MiB, less than 86 + 44. */
+static void test_limit_is_inferred(void **state) {
+  (void)state;
+  recording *r = rec_new((tn_conf){.private_expandable = 1}, 100 * MIB, 0);
+  tn_addr a = rec_alloc(r, 40 * MIB), b = rec_alloc(r, 46 * MIB);
+  assert_int_equal(rec_alloc(r, 44 * MIB), 0);
+  r->entries[r->entries_count - 1].addr = 500 * MIB; /* the device has more free than that: a limit refused */
+  rec_dealloc(r, a, 0);
+  rec_dealloc(r, b, 0);
+  tn_trace *trace = rec_trace(r, 0);
+  tn_replay_result result = replayed(trace, NULL, 0);
+  assert_int_equal(result.exactness, TN_EXACT_YES);
+  assert_int_equal(result.ooms_recorded, 1);
+  result = replayed(trace, "expandable_segments:True", 0);
+  assert_int_equal(result.limit_inferred, 1);
+  assert_int_equal(result.limit_bytes, 130 * MIB - 1);
+  assert_int_equal(result.ooms_served, 0);
+  assert_int_equal(replayed(trace, "expandable_segments:True", 200 * MIB).ooms_served, 1);
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  tn_error err = {0};
+  tn_replay_result result;
+  tn_conf conf = {.malloc_async = 1};
+  recording *r = growing(1);
+  tn_trace *trace = rec_trace(r, 0), *empty = rec_trace(r, r->entries_count);
+  assert_int_equal(tn_replay(empty, NULL, &result, &err), TN_EPARTIAL);
+  assert_int_equal(tn_replay(trace, &(tn_replay_options){.device = 3}, &result, &err), TN_ENOENT);
+  assert_string_equal(err.msg, "there is nothing of device 3 in it");
+  assert_int_equal(tn_replay(trace, &(tn_replay_options){.device = TN_NONE, .conf = &conf}, &result, &err), TN_EINVAL);
+  conf = (tn_conf){.memory_fraction = 0.5};
+  assert_int_equal(tn_replay(trace, &(tn_replay_options){.device = TN_NONE, .conf = &conf}, &result, &err), TN_EINVAL);
+  assert_int_equal(tn_replay(NULL, NULL, &result, &err), TN_EINVAL);
+  tn_trace_free(empty);
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
+/* ---- out of host memory -------------------------------------------------------------------------------------------------- */
+
+static int scenario(void *user) {
+  tn_conf conf;
+  tn_replay_result result;
+  tn_replay_options options = {.device = TN_NONE};
+  int rc = tn_replay(user, &options, &result, NULL);
+  if (!rc) rc = tn_conf_parse("expandable_segments:True", user, &conf, NULL);
+  options.conf = &conf;
+  return rc ? rc : tn_replay(user, &options, &result, NULL);
+}
+
+static void test_out_of_memory(void **state) {
+  (void)state;
+  world w = {.shares = 1, .pools = 1, .names_pools = 1, .limit_bytes = 500 * MIB};
+  recording *r = program(3, &w, 200);
+  for (uint32_t skip = 0; skip < 2; skip++) {
+    tn_trace *trace = rec_trace(r, skip * r->entries_count / 2);
+    assert_true(tn_test_sweep(scenario, trace) > 10);
+    tn_trace_free(trace);
+  }
+  rec_free(r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_default), cmocka_unit_test(test_expandable), cmocka_unit_test(test_settings),
       cmocka_unit_test(test_shared_blocks), cmocka_unit_test(test_pools), cmocka_unit_test(test_without_stacks),
+      cmocka_unit_test(test_first_difference), cmocka_unit_test(test_difference_at_the_end), cmocka_unit_test(test_other_settings),
+      cmocka_unit_test(test_other_limit), cmocka_unit_test(test_limit_is_inferred), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
