@@ -122,3 +122,11 @@ class Snapshot:
         rows = [Row(Result.from_buffer_copy(raw[i].result), raw[i].setting.decode(), bool(raw[i].is_recorded)) for i in range(count.value)]
         self._lib.tn_tune_free(tune)
         return rows
+
+
+def accepts_conf(text: str) -> str | None:
+    """None when tn_conf_parse() takes the string, else what it says."""
+    lib = ctypes.CDLL(str(library_path()))
+    lib.tn_conf_parse.argtypes = [c_char_p, c_void_p, POINTER(Conf), POINTER(Error)]
+    conf, error = Conf(), Error()
+    return None if lib.tn_conf_parse(text.encode(), None, byref(conf), byref(error)) == 0 else str(error.msg.decode())
