@@ -325,11 +325,14 @@ TN_API const char *tn_block_state_name(int state);
 
 /* ---- snapshots ----------------------------------------------------------------------------------------------------------- */
 
-/* A memory snapshot of PyTorch 2.0 or later as a trace that passed tn_trace_check(): what torch.cuda.memory._dump_snapshot() wrote, a pickle
- * of torch.cuda.memory_snapshot(), the same as JSON, any of these packed by gzip, or a trace file that holds one.  "-" is standard
- * input.  A pickle is data here: an opcode that could run code is refused.  Meta keys: "schema", the first version that writes such
- * a file ("2.9+"); "allocator.NAME" for each setting, as text or JSON; "entries_skipped", when actions are unknown.
- * TN_EFORMAT: one line with the byte offset (also in err->offset) and what was expected.  TN_ENOENT, TN_EPERM, TN_EIO, TN_ENOMEM. */
+/* A memory snapshot of PyTorch 2.0 or later as a trace that passed tn_trace_check(): what torch.cuda.memory._dump_snapshot() wrote, a
+ * pickle of torch.cuda.memory_snapshot(), the same as JSON, any of these packed by gzip, or a trace file that holds one.  "-" is
+ * standard input.  A pickle is data here: an opcode that could run code is refused.  Entries and segments that name no stream are on
+ * the default one; ids of streams are in the order of their handles.  A history of torch 2.0, which knows only "free", gets both of
+ * the later actions.  Meta keys: "schema", the first version that writes such a file ("2.9+"); "allocator.NAME" for each setting, as
+ * text or JSON; "entries_skipped", how many entries had an action that is not known.
+ * TN_EFORMAT: one line with the byte offset (also in err->offset) and what was expected.  TN_ENOENT, TN_EPERM, TN_EIO, TN_ENOMEM.
+ * Memory: less than twice the file's size, and never more than 128 MiB and eight times what was read of it. */
 TN_API int tn_snapshot_load(const char *path, tn_trace **out, tn_error *err);
 TN_API int tn_snapshot_parse(const void *data, size_t size, tn_trace **out, tn_error *err);
 /* 1 when the file begins like a pickle or JSON, packed or not, and not like a trace file; 0 also when it cannot be opened. */

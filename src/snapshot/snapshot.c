@@ -39,7 +39,8 @@ static int unknown_form(const tn__input *input, tn_error *err) {
   if (left == 0) return tn__error_set(err, TN_EFORMAT, "is empty, expected a memory snapshot");
   if (left >= 2 && memcmp(input->at, "PK", 2) == 0)
     return tn__error_set(err, TN_EFORMAT, "is a zip archive, as torch.save() writes, expected a memory snapshot");
-  if (*input->at == '<') return tn__error_set(err, TN_EFORMAT, "is an HTML page or the like, expected the memory snapshot that it was made from");
+  if (*input->at == '<')
+    return tn__error_set(err, TN_EFORMAT, "is an HTML page or the like, expected the memory snapshot that it was made from");
   return tn__error_set(err, TN_EFORMAT, "byte 0: expected a pickle, JSON or a trace, found 0x%02x", *input->at);
 }
 
@@ -47,9 +48,11 @@ static int unknown_form(const tn__input *input, tn_error *err) {
 
 static int read_build(tn__input *input, enum form form, tn_trace **out, tn_error *err) {
   tn__build build;
-  TN_TRY(tn__build_init(&build, err));
-  int rc = form == FORM_JSON ? tn__json_read(&build, input) : tn__pickle_read(&build, input);
+  int rc = tn__build_init(&build);
+  if (rc) return tn__error_set(err, rc, NULL);
+  rc = form == FORM_JSON ? tn__json_read(&build, input) : tn__pickle_read(&build, input);
   if (!rc) rc = tn__build_finish(&build);
+  if (rc && err) *err = build.error;
   if (!rc) {
     *out = build.trace;
     build.trace = NULL;
