@@ -403,7 +403,8 @@ TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
 TN_API int tn_caching_record_stream(tn_caching *caching, tn_addr addr, uint32_t stream);
 /* The streams that a freed block waited for have reached its end.  TN_ENOENT: no block waits at addr. */
 TN_API int tn_caching_complete(tn_caching *caching, tn_addr addr);
-/* The graph or MemPool is gone: what is free of its memory can be given back.  Allocating from it again takes it back into use. */
+/* The graph or MemPool is gone: what is free of its memory can be given back, after that of pools released before.  Allocating from it
+ * again takes it back into use. */
 TN_API int tn_caching_release_pool(tn_caching *caching, uint32_t pool);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
@@ -453,7 +454,7 @@ typedef struct tn_replay_result {
   uint64_t oom_bytes;       /* what it asked for */
   uint64_t stalls;          /* allocations for which memory had to be given back first: each waits for the device */
   uint64_t recorded_bytes;  /* most that was reserved in the recorded run */
-  uint64_t ideal_bytes;     /* most that was in use at once: no setting needs less */
+  uint64_t ideal_bytes;     /* most that was in use at once, or would have been when an allocation failed: no setting needs less */
   tn_caching_stats stats;   /* current = at the end */
   uint32_t difference_entry; /* TN_NONE: at the end */
   uint32_t reserved;

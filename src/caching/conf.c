@@ -12,7 +12,7 @@
 
 /* ---- keys ---------------------------------------------------------------------------------------------------------------- */
 
-enum value_kind { VALUE_MB, VALUE_FRACTION, VALUE_BOOL, VALUE_COUNT, VALUE_BACKEND, VALUE_ROUNDUP, VALUE_ANY };
+enum value_kind { VALUE_MB, VALUE_FRACTION, VALUE_BOOL, VALUE_COUNT, VALUE_POWER, VALUE_BACKEND, VALUE_ROUNDUP, VALUE_ANY };
 
 /* key, kind, what it does to the caching model: a member of tn_conf, or IGNORED */
 #define CONF_KEYS(X)                                                                                          \
@@ -27,7 +27,7 @@ enum value_kind { VALUE_MB, VALUE_FRACTION, VALUE_BOOL, VALUE_COUNT, VALUE_BACKE
   X("backend", BACKEND, BACKEND)                                                                              \
   X("release_lock_on_cudamalloc", BOOL, IGNORED) X("release_lock_on_hipmalloc", BOOL, IGNORED)                \
   X("pinned_use_cuda_host_register", BOOL, IGNORED) X("pinned_use_hip_host_register", BOOL, IGNORED)          \
-  X("pinned_num_register_threads", COUNT, IGNORED) X("pinned_use_background_threads", BOOL, IGNORED)          \
+  X("pinned_num_register_threads", POWER, IGNORED) X("pinned_use_background_threads", BOOL, IGNORED)          \
   X("pinned_reserve_segment_size_mb", COUNT, IGNORED) X("pinned_max_round_threshold_mb", COUNT, IGNORED)      \
   X("pinned_max_cached_size_mb", COUNT, IGNORED) X("pinned_free_catch_all", BOOL, IGNORED)                    \
   X("graph_capture_record_stream_reuse", BOOL, IGNORED)                                                       \
@@ -103,10 +103,11 @@ static int expect(reader *r, const char *mark, const char *key) {
 
 /* ---- values -------------------------------------------------------------------------------------------------------------- */
 
-/* Like torch's std::stoull(), a number may be followed by other letters, which do not count: 128MB is 128. */
+/* As torch's std::stoull() takes it: what follows the digits does not count (128MB is 128), and -1 is the largest number. */
 static int read_whole(reader *r, const char *key, uint64_t *out) {
   TN_TRY(next(r));
-  if (!isdigit((unsigned char)r->token[0])) return fail(r, "allocator setting %s: \"%.40s\" is not a whole number", key, r->token);
+  int sign = r->token[0] == '-' || r->token[0] == '+';
+  if (!isdigit((unsigned char)r->token[sign])) return fail(r, "allocator setting %s: \"%.40s\" is not a whole number", key, r->token);
   errno = 0;
   *out = strtoull(r->token, NULL, 10);
   return errno ? fail(r, "allocator setting %s: %.40s is too large", key, r->token) : TN_OK;
@@ -120,12 +121,19 @@ static int read_mb(reader *r, const char *key, uint64_t least, uint64_t *out_byt
   return TN_OK;
 }
 
-static int read_fraction(reader *r, const char *key, int one_too, double *out) {
+/* No block is ever that large. */
+static int read_max_split(reader *r, const char *key, uint64_t least) {
+  TN_TRY(read_mb(r, key, least, &r->conf->max_split_bytes));
+  if (r->conf->max_split_bytes == TN__BYTES_MAX) r->conf->max_split_bytes = 0;
+  return TN_OK;
+}
+
+static int read_fraction(reader *r, const char *key, int ends_too, double *out) {
   TN_TRY(next(r));
   char *end;
   double value = strtod(r->token, &end);
   if (end == r->token) return fail(r, "allocator setting %s: \"%.40s\" is not a number", key, r->token);
-  if (!(value > 0 && (value < 1 || (one_too && value <= 1))))
+  if (!((value > 0 && value < 1) || (ends_too && value >= 0 && value <= 1)))
     return fail(r, "allocator setting %s: %.20s is not between 0 and 1", key, r->token);
   *out = value;
   return TN_OK;
@@ -185,10 +193,10 @@ static int read_interval(reader *r, const char *key, size_t *out) {
 
 /* [256:1,512:2,>:4]: the first interval speaks for those below it too, ">" for those above the last. */
 static int read_list(reader *r, const char *key) {
-  size_t last = 0, after = 0;
-  for (int is_first = 1; !peek_is(r, ']'); is_first = 0) {
+  size_t last = 0;
+  int has_interval = 0;
+  while (!peek_is(r, ']')) {
     uint64_t divisions;
-    if (!is_first) TN_TRY(expect(r, ",", key));
     int is_rest = peek_is(r, '>');
     if (is_rest)
       TN_TRY(expect(r, ">", key));
@@ -196,9 +204,12 @@ static int read_list(reader *r, const char *key) {
       TN_TRY(read_interval(r, key, &last));
     TN_TRY(expect(r, ":", key));
     TN_TRY(read_divisions(r, key, 1, &divisions));
-    size_t rest = r->version < TN__SINCE_LIST_AFTER_LAST ? last : after;
-    fill(r->conf, is_rest ? rest : is_first ? 0 : last, is_rest ? TN_CONF_INTERVALS : last + 1, divisions);
-    if (!is_rest) after = last + 1;
+    if (is_rest)
+      fill(r->conf, r->version < TN__SINCE_LIST_AFTER_LAST ? last : last + 1, TN_CONF_INTERVALS, divisions);
+    else
+      fill(r->conf, has_interval ? last : 0, last + 1, divisions);
+    has_interval |= !is_rest;
+    if (!peek_is(r, ']')) TN_TRY(expect(r, ",", key));
   }
   return expect(r, "]", key);
 }
@@ -220,6 +231,7 @@ static int read_ignored(reader *r, const key_info *key) {
   uint8_t flag;
   uint64_t count;
   if (key->kind == VALUE_BOOL) return read_bool(r, key->name, &flag);
+  if (key->kind == VALUE_POWER) return read_divisions(r, key->name, 0, &count);
   return key->kind == VALUE_COUNT ? read_whole(r, key->name, &count) : skip_value(r, key->name);
 }
 
@@ -227,7 +239,7 @@ static int read_value(reader *r, const key_info *key) {
   tn_conf *conf = r->conf;
   uint64_t large_mb = (conf->large_segment_bytes ? conf->large_segment_bytes : TN__LARGE_SEGMENT_BYTES) / TN__MIB;
   switch (key->effect) {
-    case MAX_SPLIT: return read_mb(r, key->name, large_mb, &conf->max_split_bytes);
+    case MAX_SPLIT: return read_max_split(r, key->name, large_mb);
     case MAX_ROUNDING: return read_mb(r, key->name, large_mb, &conf->max_non_split_rounding_bytes);
     case LARGE_SEGMENT: return read_mb(r, key->name, TN__LARGE_EXACT_MIN / TN__MIB + 1, &conf->large_segment_bytes);
     case GC: return read_fraction(r, key->name, 0, &conf->garbage_collection_threshold);

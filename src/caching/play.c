@@ -86,7 +86,9 @@ int tn__player_step(tn__player *player, const tn__step *step) {
     case TN__STEP_FREE_SHARED: return dealloc_shared(player, step);
     case TN__STEP_COMPLETE: return complete(player, step);
     case TN__STEP_EMPTY_CACHE: rc = tn_caching_empty_cache(player->caching); break;
-    default: (void)tn_caching_release_pool(player->caching, step->pool); break; /* one that nothing was allocated from is none */
+    default:
+      rc = tn_caching_release_pool(player->caching, step->pool);
+      return rc == TN_ENOENT ? TN_OK : rc; /* nothing was allocated from it */
   }
   look_at_syncs(player);
   return rc;

@@ -17,16 +17,18 @@ void tn__replay_describe(const tn__history *history, tn_replay_result *out) {
     out->ooms_recorded += TN_VEC(&history->steps, tn__step)[i].kind == TN__STEP_OOM;
 }
 
-/* A limit that is not the recorded one makes another run of it: that is no fault of the model, which the run without it shows. */
-static int replay_own(const tn__history *history, uint64_t limit_bytes, tn_replay_result *out) {
-  TN_TRY(tn__replay_exact(history, 0, out));
-  if (limit_bytes == 0 || out->exactness != TN_EXACT_YES) return TN_OK;
+/* A limit that is not the recorded one makes another run of it: that is no fault of the model, as the run without it shows. */
+int tn__replay_own(const tn__history *history, uint64_t limit_bytes, tn_replay_result *out) {
   tn_replay_result limited = *out;
   TN_TRY(tn__replay_exact(history, limit_bytes, &limited));
-  if (limited.exactness == TN_EXACT_YES)
-    *out = limited;
-  else
-    out->exactness = TN_EXACT_NOT_COMPARED;
+  if (limit_bytes && limited.exactness != TN_EXACT_YES) {
+    TN_TRY(tn__replay_exact(history, 0, out));
+    if (out->exactness == TN_EXACT_YES) {
+      out->exactness = TN_EXACT_NOT_COMPARED;
+      return TN_OK;
+    }
+  }
+  *out = limited;
   return TN_OK;
 }
 
@@ -36,7 +38,7 @@ static int replay(const tn__history *history, const tn_replay_options *options, 
   out->conf = *conf;
   out->exactness = TN_EXACT_NOT_COMPARED;
   out->limit_bytes = options->limit_bytes;
-  if (tn__conf_equal(conf, &history->conf)) TN_TRY(replay_own(history, options->limit_bytes, out));
+  if (tn__conf_equal(conf, &history->conf)) TN_TRY(tn__replay_own(history, options->limit_bytes, out));
   if (out->exactness == TN_EXACT_YES) return TN_OK;
   if (!out->limit_bytes && history->capacity_bytes) {
     out->limit_bytes = history->capacity_bytes;

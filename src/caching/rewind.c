@@ -29,6 +29,7 @@ typedef struct rewind_state {
 /* ---- reservations -------------------------------------------------------------------------------------------------------- */
 
 enum { SIZE_UNKNOWN = 2 }; /* of is_small: nothing was asked there */
+#define SPAN_MAX ((uint64_t)1 << 39)
 
 static int by_addr(const void *a, const void *b) {
   const tn__reservation *x = a, *y = b;
@@ -65,11 +66,14 @@ static int reservations_see(tn__history *history, const tn_segment *segments) {
   return TN_OK;
 }
 
+/* Of two places, a the lower one. */
 static int is_one(const tn__reservation *a, const tn__reservation *b) {
+  if (b->addr > a->end && b->addr - a->end >= SPAN_MAX) return 0;
   return a->stream == b->stream && (a->is_small == b->is_small || a->is_small == SIZE_UNKNOWN || b->is_small == SIZE_UNKNOWN);
 }
 
-/* Address spaces do not mix, so neighbours of one stream and kind are in the same one. */
+/* Address spaces do not mix, so neighbours of one stream and kind are in the same one, unless they are further apart than a device
+ * is large. */
 static int reservations_find(tn__history *history, const tn_segment *segments) {
   TN_TRY(reservations_see(history, segments));
   tn_vec *found = &history->reservations;
@@ -276,12 +280,16 @@ static int names_pools(const tn__history *history) {
 
 static int rewind_run(rewind_state *state, uint32_t *pools) {
   tn__history *history = state->history;
+  tn__vec_clear(&history->segments);
+  tn__vec_clear(&history->blocks);
+  tn__vec_clear(&history->reservations);
+  history->start_bytes = 0;
   const tn_segment *segments = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
   if (history->device->segments_count) segments += history->device->segments_at;
   state->names_pools = names_pools(history);
   TN_TRY(reservations_find(history, segments));
   TN_TRY(end_place(state, segments));
-  for (uint32_t i = history->entries_count; i-- > 0;) TN_TRY(entry_undo(state, &history->entries[i], &pools[i]));
+  for (uint32_t i = history->entries_count; i-- > history->first;) TN_TRY(entry_undo(state, &history->entries[i], &pools[i]));
   return start_place(state);
 }
 

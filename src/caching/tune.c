@@ -211,7 +211,8 @@ static int tune_run(tn_tune *tune, const tn__history *history, const tn_tune_opt
   tn__replay_describe(history, &tune->exact);
   tune->exact.conf = history->conf;
   tune->exact.limit_bytes = options->limit_bytes;
-  int rc = tn__replay_exact(history, 0, &tune->exact);
+  int rc = tn__replay_own(history, options->limit_bytes, &tune->exact);
+  if (tune->exact.exactness == TN_EXACT_NOT_COMPARED) tune->exact.exactness = TN_EXACT_YES; /* but for the limit */
   if (!rc) rc = rounds_run(tune, history, options, &confs);
   tn__vec_deinit(&confs);
   return rc;

@@ -55,7 +55,7 @@ static void verdict_gain(tn_text *out, const tn_tune_row *best, const tn_tune_ro
     tn__text_add(out, "the run does not run out of memory");
     with_limit(out, b);
   } else if (b->stalls < r->stalls) {
-    tn__text_printf(out, "it has %llu stalls", (unsigned long long)b->stalls);
+    tn__text_printf(out, "it has %llu stall%s", (unsigned long long)b->stalls, b->stalls == 1 ? "" : "s");
     with_limit(out, b);
     tn__text_printf(out, ", the recorded settings %llu", (unsigned long long)r->stalls);
   } else {
@@ -106,7 +106,7 @@ static void row_add(tn_text *out, const tn_tune_row *row) {
   char size[32];
   const tn_replay_result *r = &row->result;
   tn__text_printf(out, "%12s  ", tn_size_format(reserved(row), size, sizeof size));
-  if (runs(row) && r->ideal_bytes)
+  if (serves_all(row) && r->ideal_bytes)
     tn__text_printf(out, "%9.1f %%", 100.0 * ((double)reserved(row) / (double)r->ideal_bytes - 1));
   else
     tn__text_printf(out, "%11s", "-");
@@ -132,7 +132,7 @@ static void table_add(tn_text *out, const tn_tune_row *rows, size_t count, const
   }
   if (!has_recorded) row_add(out, recorded);
   char size[32];
-  tn__text_printf(out, "%12s  the ideal: most that was in use at once\n",
+  tn__text_printf(out, "%12s  the ideal: most that is in use at once\n",
                   tn_size_format(recorded->result.ideal_bytes, size, sizeof size));
   if (has_stalls) tn__replay_remark(out, "A stall is an allocation that waits for the device while memory is given back.");
 }
