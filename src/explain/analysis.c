@@ -53,22 +53,32 @@ static uint32_t after_allocation(const tn__chronicle *history, uint32_t moment) 
   return at < history->entry_count && history->entries[at].action == TN_ACTION_ALLOC ? at + 1 : moment;
 }
 
+/* The moment that tells most about reserved memory: when it came to be as high as it gets; if it was from the start, when most of it
+ * was in use. */
+static int is_reserved_peak(const tn__analysis *a, const tn__walk *walk, const tn__level *best) {
+  if (walk->level.reserved_bytes != best->reserved_bytes) return walk->level.reserved_bytes > best->reserved_bytes;
+  int from_start = best->reserved_bytes == a->history.first.reserved_bytes;
+  return walk->moment == 0 || (from_start && walk->level.allocated_bytes > best->allocated_bytes);
+}
+
 /* Levels at two moments, from one walk. */
 static void peaks_find(tn__analysis *a, tn__level *out_reserved_level) {
-  uint64_t most_allocated = 0, most_reserved = 0;
+  uint64_t most_allocated = 0;
+  tn__level best = {0};
   tn__walk walk = tn__walk_begin(&a->history);
   do {
     if (walk.level.allocated_bytes > most_allocated || walk.moment == 0) {
       most_allocated = walk.level.allocated_bytes;
       a->peak_allocated_moment = walk.moment;
     }
-    if (walk.level.reserved_bytes > most_reserved || walk.moment == 0) {
-      most_reserved = walk.level.reserved_bytes;
-      a->peak_reserved_moment = walk.moment ? after_allocation(&a->history, walk.moment) : 0;
+    if (is_reserved_peak(a, &walk, &best)) {
+      int grew = walk.moment && walk.level.reserved_bytes > best.reserved_bytes;
+      best = walk.level;
+      a->peak_reserved_moment = grew ? after_allocation(&a->history, walk.moment) : walk.moment;
     }
     if (walk.moment == a->peak_reserved_moment) *out_reserved_level = walk.level;
   } while (tn__walk_next(&walk));
-  a->waste_bytes = most_reserved > most_allocated ? most_reserved - most_allocated : 0;
+  a->waste_bytes = best.reserved_bytes > most_allocated ? best.reserved_bytes - most_allocated : 0;
 }
 
 /* ---- the stream that asks ------------------------------------------------------------------------------------------------ */

@@ -162,8 +162,9 @@ typedef struct tn__finding {
   uint32_t evidence;  /* what it was computed from; lines */
   uint32_t fix;       /* what to do, with the line to paste; "" */
   uint64_t bytes;     /* that it speaks of */
-  uint64_t frees_bytes; /* less at the peak (reserved for waste) when the fix is applied; 0: not known */
-  double slope_bytes; /* LEAK: per step */
+  uint64_t frees_bytes; /* what the fix takes off the allocated peak, of waste of the allocator off the reserved one; 0: nothing, or not known */
+  uint64_t missing_bytes; /* OOM: what was missing, at the least */
+  double slope_bytes; /* LEAK, GRAPH_KEPT: per step */
   uint32_t entry;     /* entry, stack group, segment (of the device), span that it speaks of; TN_NONE */
   uint32_t stack, segment, span;
 } tn__finding;

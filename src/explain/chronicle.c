@@ -20,6 +20,8 @@
 
 #define BEFORE (1u << 31) /* in span_of while matching: a number among those from before the history */
 
+#define BYTES_SUM_MAX ((uint64_t)1 << 60) /* tn_trace_check() keeps what segments hold below 2^62 */
+
 /* Places are the addresses that a block or a segment begins at, numbered by address. */
 typedef struct builder {
   tn__chronicle *history;
@@ -93,6 +95,10 @@ static int places_gather(builder *b) {
     const tn_entry *entry = &history->entries[i];
     b->place_of[i] = TN_NONE;
     if (!names_block(entry) && !names_segment(entry)) continue;
+    if (tn__chronicle_ignores(history, entry)) {
+      b->history->odd_count++;
+      continue;
+    }
     if (i && b->place_of[i - 1] != TN_NONE && entry[-1].addr == entry->addr)
       b->place_of[i] = b->place_of[i - 1]; /* a free completes where it was asked for */
     else
@@ -197,6 +203,7 @@ static int match_done(builder *b, uint32_t at) {
 static int match_entries(builder *b) {
   for (uint32_t i = 0; i < b->history->entry_count; i++) {
     b->history->span_of[i] = TN_NONE;
+    if (b->place_of[i] == TN_NONE) continue;
     switch (b->history->entries[i].action) {
       case TN_ACTION_ALLOC: TN_TRY(match_alloc(b, i)); break;
       case TN_ACTION_FREE_REQUESTED: TN_TRY(match_asked(b, i)); break;
@@ -348,6 +355,7 @@ static void undo_alloc(builder *b, uint32_t at) {
 
 static void undo(builder *b, uint32_t at) {
   const tn_entry *entry = &b->history->entries[at];
+  if (b->place_of[at] == TN_NONE) return;
   switch (entry->action) {
     case TN_ACTION_FREE_COMPLETED: undo_done(b, at); break;
     case TN_ACTION_ALLOC: undo_alloc(b, at); break;
@@ -376,7 +384,8 @@ static void sizes_find(builder *b) {
 
 /* ---- levels -------------------------------------------------------------------------------------------------------------- */
 
-static int64_t reserved_change(const tn_entry *entry) {
+static int64_t reserved_change(const tn__chronicle *history, const tn_entry *entry) {
+  if (tn__chronicle_ignores(history, entry)) return 0;
   switch (entry->action) {
     case TN_ACTION_SEGMENT_ALLOC:
     case TN_ACTION_SEGMENT_MAP: return (int64_t)entry->bytes;
@@ -400,7 +409,7 @@ static void levels_find(builder *b) {
   uint64_t reserved = 0;
   for (uint32_t i = 0; i < history->device->segments_count; i++) reserved += b->segments[i].bytes;
   for (uint32_t i = history->entry_count; i-- > 0;) {
-    change -= reserved_change(&history->entries[i]);
+    change -= reserved_change(history, &history->entries[i]);
     if (change < lowest) lowest = change;
   }
   if ((int64_t)reserved + lowest < 0) { /* more was given back than was ever there */
@@ -471,6 +480,7 @@ int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t dev
   history->device = &device[device_record];
   history->entries = entries ? entries + history->device->entries_at : NULL;
   history->entry_count = history->device->entries_count;
+  history->bytes_max = BYTES_SUM_MAX / ((uint64_t)history->entry_count + 1);
   builder b;
   int rc = builder_open(&b, history);
   if (!rc) rc = build(&b);
@@ -495,7 +505,7 @@ int tn__walk_next(tn__walk *walk) {
   tn__level *level = &walk->level;
   const tn__span *span = number == TN_NONE ? NULL : &TN__SPANS(history)[number];
   if (!span) {
-    level->reserved_bytes = (uint64_t)((int64_t)level->reserved_bytes + reserved_change(&history->entries[at]));
+    level->reserved_bytes = (uint64_t)((int64_t)level->reserved_bytes + reserved_change(history, &history->entries[at]));
     return 1;
   }
   if (span->alloc == at) level_add(level, span, 1);

@@ -49,6 +49,7 @@ typedef struct tn__chronicle {
   const tn_device *device;
   const tn_entry *entries; /* of the device */
   uint32_t entry_count;
+  uint64_t bytes_max;      /* entries that speak of more are not believed, so that no sum overflows */
   uint32_t odd_count;      /* contradictions among entries, or between them and the final segments */
   tn_vec spans;            /* tn__span; those from before the history first, then in the order of allocation */
   uint32_t before_count;   /* how many of them were there before the history */
@@ -59,6 +60,9 @@ typedef struct tn__chronicle {
 /* TN_EINVAL: no such device record.  Deinit in any case. */
 int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t device_record);
 void tn__chronicle_deinit(tn__chronicle *history);
+
+/* 1: the entry speaks of more than any memory, and is passed over. */
+static inline int tn__chronicle_ignores(const tn__chronicle *history, const tn_entry *entry) { return entry->bytes > history->bytes_max; }
 
 /* ---- walking through time ------------------------------------------------------------------------------------------------ */
 

@@ -128,6 +128,22 @@ static int grads_kept_find(tn__analysis *a, const held *h) {
   return tn__note_close(&note, a);
 }
 
+static uint64_t gradient_saved(void *user, const tn__analysis *a, uint32_t number) {
+  const tn__span *span = tn__analysis_span(a, number);
+  (void)user;
+  return span->category == TN_CATEGORY_GRADIENT ? span->bytes : 0;
+}
+
+/* Without gradients the peak would fall by so much; one of them is always there. */
+static uint64_t gradients_saving(const tn__analysis *a) {
+  uint64_t largest = 0, saving = tn__peak_saving(a, gradient_saved, NULL);
+  for (size_t i = 0; i < a->history.spans.count; i++) {
+    const tn__span *span = tn__analysis_span(a, i);
+    if (span->category == TN_CATEGORY_GRADIENT && span->bytes > largest) largest = span->bytes;
+  }
+  return saving > largest ? saving - largest : 0;
+}
+
 static int grads_peak_find(tn__analysis *a, const held *h) {
   uint64_t bytes = a->peak.by_category[TN_CATEGORY_GRADIENT];
   enum tn_phase phase = tn__analysis_phase(a, a->peak_allocated_moment);
@@ -136,6 +152,7 @@ static int grads_peak_find(tn__analysis *a, const held *h) {
   tn__note note = tn__note_open(TN__FINDING_GRADS_PEAK, TN__SEVERITY_NOTE, bytes);
   note.finding.inferred = 1;
   note.finding.exactness = TN__EXACT_SAME_MATHS;
+  note.finding.frees_bytes = gradients_saving(a);
   size_add(&note.what, "All gradients (", bytes, ") are there at once at the peak.");
   tn__text_printf(&note.evidence, "the peak is in %s, with one backward pass to a step", tn_phase_name((int)phase));
   tn__text_add(&note.fix, "Step inside backward: a hook per parameter (register_post_accumulate_grad_hook) that steps and drops its gradient. Not with "

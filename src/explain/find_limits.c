@@ -100,14 +100,14 @@ static void oom_say(const oom *o, const tn__analysis *a, tn__note *note) {
 static void oom_advise(const oom *o, tn__note *note) {
   note->finding.bytes = o->asked_bytes;
   if (o->free_bytes >= o->asked_bytes) {
-    note->finding.frees_bytes = o->asked_bytes - o->largest_bytes;
+    note->finding.missing_bytes = o->asked_bytes - o->largest_bytes;
     tn__text_add(&note->fix, "In one piece, what was free would have been enough: ");
-    tn__text_size(&note->fix, note->finding.frees_bytes);
+    tn__text_size(&note->fix, note->finding.missing_bytes);
     tn__text_add(&note->fix, " were missing next to the largest piece. See FRAGMENTATION.");
     return;
   }
-  note->finding.frees_bytes = o->asked_bytes - o->free_bytes;
-  tn__text_size(&note->fix, note->finding.frees_bytes);
+  note->finding.missing_bytes = o->asked_bytes - o->free_bytes;
+  tn__text_size(&note->fix, note->finding.missing_bytes);
   tn__text_add(&note->fix, " less in use would have been enough, had the rest been in one piece; ");
   tn__text_size(&note->fix, o->asked_bytes);
   tn__text_add(&note->fix, " less is enough in any case.");
@@ -128,7 +128,6 @@ static int cap_find(const oom *o, tn__analysis *a) {
   tn__text_size(&note.evidence, reserved + o->needed_bytes);
   tn__text_add(&note.fix, "Raise torch.cuda.set_per_process_memory_fraction(), per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF, or "
                           "the quota of MPS or the container.");
-  note.finding.frees_bytes = o->device_free_bytes;
   return tn__note_close(&note, a);
 }
 

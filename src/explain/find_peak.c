@@ -56,24 +56,41 @@ static int is_of_loss(const tn__span *span, uint32_t loss_begin) {
   }
 }
 
+enum { CHUNKS = 8 };
+
+typedef struct logits {
+  uint64_t bytes; /* requested */
+  uint32_t stack; /* group of the output layer; TN_NONE */
+} logits;
+
+/* In every step: what is as large as the logits and of a loss.  All but one piece of it would not be there at once. */
+static uint64_t logits_saved(void *user, const tn__analysis *a, uint32_t number) {
+  const tn__span *span = tn__analysis_span(a, number);
+  const logits *l = user;
+  int is_loss = span->phase == TN_PHASE_LOSS || (span->phase == TN_PHASE_BACKWARD && span->category == TN_CATEGORY_TEMPORARY) ||
+                (span->phase == TN_PHASE_FORWARD && tn__stacks_group(&a->stacks, span->stack) == l->stack);
+  return is_loss && is_like_logits(span->requested_bytes, l->bytes) ? span->bytes - span->bytes / CHUNKS : 0;
+}
+
 static int logits_find(tn__analysis *a) {
   uint32_t loss = loss_largest(a), blocks = 0;
   if (loss == TN_NONE) return TN_OK;
   const tn__span *largest = tn__analysis_span(a, loss);
   uint32_t begin = TN_VEC(&a->phases.runs, tn__run)[tn__phases_run(&a->phases, largest->alloc)].begin;
   uint64_t bytes = 0, peak = a->peak.level.allocated_bytes;
+  logits like = {.bytes = largest->requested_bytes, .stack = TN_NONE};
   for (size_t i = a->history.before_count; i < a->history.spans.count; i++) {
     const tn__span *span = tn__analysis_span(a, i);
-    if (!is_at_peak(a, span) || !is_of_loss(span, begin) || !is_like_logits(span->requested_bytes, largest->requested_bytes)) continue;
+    if (!is_at_peak(a, span) || !is_of_loss(span, begin) || !is_like_logits(span->requested_bytes, like.bytes)) continue;
+    if (span->phase == TN_PHASE_FORWARD) like.stack = tn__stacks_group(&a->stacks, span->stack);
     bytes += span->bytes;
     blocks++;
   }
   if (blocks < 2 || !tn__is_much(bytes, peak, 15)) return TN_OK;
-  enum { CHUNKS = 8 };
   tn__note note = tn__note_open(TN__FINDING_LOGITS_PEAK, TN__SEVERITY_NOTE, bytes);
   note.finding.inferred = 1;
   note.finding.exactness = TN__EXACT_SAME_MATHS;
-  note.finding.frees_bytes = bytes - bytes / CHUNKS;
+  note.finding.frees_bytes = tn__peak_saving(a, logits_saved, &like);
   note.finding.span = loss;
   note.finding.entry = largest->alloc;
   note.finding.stack = tn__stacks_group(&a->stacks, largest->stack);
@@ -100,6 +117,13 @@ static uint64_t attention_smallest(const tn__analysis *a) {
   return smallest;
 }
 
+static uint64_t attention_saved(void *user, const tn__analysis *a, uint32_t number) {
+  const tn__span *span = tn__analysis_span(a, number);
+  const uint64_t *smallest = user;
+  if (!(tn__stacks_cues(&a->stacks, span->stack) & TN__CUE_ATTENTION) || span->category == TN_CATEGORY_PARAMETER) return 0;
+  return span->bytes >= 2 * *smallest ? span->bytes : 0;
+}
+
 static int attention_find(tn__analysis *a) {
   const tn__stack_row *rows = a->peak.rows.data;
   uint64_t smallest = attention_smallest(a), bytes = 0;
@@ -119,7 +143,8 @@ static int attention_find(tn__analysis *a) {
   }
   note.finding.inferred = 1;
   note.finding.exactness = TN__EXACT_SAME_MATHS;
-  note.finding.bytes = note.finding.frees_bytes = bytes;
+  note.finding.bytes = bytes;
+  note.finding.frees_bytes = tn__peak_saving(a, attention_saved, &smallest);
   size_add(&note.what, "", bytes, " (");
   tn__say_share(&note.what, bytes, a->peak.level.allocated_bytes);
   tn__text_add(&note.what, " of the peak) look like attention scores, which grow with the square of the sequence.");
@@ -129,31 +154,41 @@ static int attention_find(tn__analysis *a) {
 
 /* ---- categories ---------------------------------------------------------------------------------------------------------- */
 
-static int category_note(tn__analysis *a, enum tn__finding_code code, int category, unsigned percent, uint64_t frees_bytes,
-                         enum tn__exactness exactness, const char *fix) {
-  uint64_t bytes = a->peak.by_category[category], peak = a->peak.level.allocated_bytes;
+/* A part of all blocks of a category, in quarters. */
+typedef struct portion {
+  int category;
+  unsigned quarters;
+} portion;
+
+static uint64_t portion_saved(void *user, const tn__analysis *a, uint32_t number) {
+  const portion *of = user;
+  const tn__span *span = tn__analysis_span(a, number);
+  return span->category == of->category ? span->bytes / 4 * of->quarters : 0;
+}
+
+static int category_note(tn__analysis *a, enum tn__finding_code code, portion of, unsigned percent, enum tn__exactness exactness, const char *fix) {
+  uint64_t bytes = a->peak.by_category[of.category], peak = a->peak.level.allocated_bytes;
   if (!tn__is_much(bytes, peak, percent)) return TN_OK;
   tn__note note = tn__note_open(code, TN__SEVERITY_NOTE, bytes);
   note.finding.inferred = 1;
   note.finding.exactness = (uint8_t)exactness;
-  note.finding.frees_bytes = frees_bytes;
+  note.finding.frees_bytes = tn__peak_saving(a, portion_saved, &of);
   size_add(&note.what, "", bytes, " (");
   tn__say_share(&note.what, bytes, peak);
   tn__text_printf(&note.what, " of the peak) are %s.", tn__finding_words(code));
-  rows_say(a, category, &note.evidence);
+  rows_say(a, of.category, &note.evidence);
   tn__text_add(&note.fix, fix);
   return tn__note_close(&note, a);
 }
 
 static int categories_find(tn__analysis *a) {
-  const uint64_t *bytes = a->peak.by_category;
-  TN_TRY(category_note(a, TN__FINDING_ACTIVATIONS, TN_CATEGORY_ACTIVATION, 30, bytes[TN_CATEGORY_ACTIVATION] / 2, TN__EXACT_SAME_MATHS,
+  TN_TRY(category_note(a, TN__FINDING_ACTIVATIONS, (portion){TN_CATEGORY_ACTIVATION, 2}, 30, TN__EXACT_SAME_MATHS,
                        "Half the micro-batch with twice the accumulation halves them (not with BatchNorm). Recomputing them "
                        "(torch.utils.checkpoint, or tonnage fit, which picks the cheapest) gives identical results."));
-  TN_TRY(category_note(a, TN__FINDING_OPTIMIZER_STATE, TN_CATEGORY_OPTIMIZER, 25, bytes[TN_CATEGORY_OPTIMIZER] / 4 * 3, TN__EXACT_NUMERICS,
+  TN_TRY(category_note(a, TN__FINDING_OPTIMIZER_STATE, (portion){TN_CATEGORY_OPTIMIZER, 3}, 25, TN__EXACT_NUMERICS,
                        "An 8-bit Adam needs a quarter of it. Sharding it over data-parallel ranks (ZeRO, FSDP2) divides it by their number, "
                        "with identical results."));
-  return category_note(a, TN__FINDING_PARAMETERS, TN_CATEGORY_PARAMETER, 40, bytes[TN_CATEGORY_PARAMETER] / 2, TN__EXACT_NUMERICS,
+  return category_note(a, TN__FINDING_PARAMETERS, (portion){TN_CATEGORY_PARAMETER, 2}, 40, TN__EXACT_NUMERICS,
                        "bfloat16 parameters need half. Sharding (FSDP2) divides them by the number of ranks, with identical results.");
 }
 

@@ -69,10 +69,13 @@ static int trials_run(const tn__analysis *a, trial *out) {
   if (tn_conf_recorded(a->history.trace, &conf, NULL) || conf.malloc_async) return TN_OK;
   uint64_t recorded = a->account_peak.level.reserved_bytes;
   int is_expandable = conf.expandable_segments;
+  uint64_t max_split_bytes = conf.max_split_bytes;
   conf.expandable_segments = 1;
+  conf.max_split_bytes = 0; /* expandable segments have no use for it */
   if (!is_expandable) TN_TRY(trial_run(a, &conf, out));
   if (out->serves || (out->conf[0] && out->reserved_bytes < recorded / 50 * 49)) return TN_OK;
   conf.expandable_segments = (uint8_t)is_expandable;
+  conf.max_split_bytes = max_split_bytes;
   for (int i = 0; i < TN_CONF_INTERVALS; i++) conf.roundup_divisions[i] = 8;
   TN_TRY(trial_run(a, &conf, &rounded));
   if (is_better(&rounded, out)) *out = rounded;
@@ -131,6 +134,8 @@ static void holes_say(const tn__accounting *at, const char *when, tn_text *text)
     size_add(text, ", the largest of ", at->largest_hole_bytes, "");
   }
   if (at->part[TN__PART_IDLE]) size_add(text, "; ", at->part[TN__PART_IDLE], " in segments that are wholly free");
+  if (at->part[TN__PART_OTHER_STREAMS]) size_add(text, "; ", at->part[TN__PART_OTHER_STREAMS], " free for other streams");
+  if (at->part[TN__PART_PRIVATE_POOLS]) size_add(text, "; ", at->part[TN__PART_PRIVATE_POOLS], " free in private pools");
 }
 
 /* Memory that ran out, or a file without a history: the end is what counts. */
@@ -147,7 +152,8 @@ static void peak_say(const tn__analysis *a, uint64_t bytes, tn__note *note) {
   size_add(&note->what, "", bytes, " (");
   tn__say_share(&note->what, bytes, a->account_peak.level.reserved_bytes);
   tn__text_add(&note->what, ") more than was ever allocated at once.");
-  holes_say(&a->account_peak, "when that was reached: ", &note->evidence);
+  holes_say(&a->account_peak, a->history.first.reserved_bytes < a->account_peak.level.reserved_bytes ? "when that was reached: " : "when most of it was in use: ",
+            &note->evidence);
 }
 
 int tn__find_pieces(tn__analysis *a) {

@@ -161,18 +161,32 @@ static uint64_t reserved_of(const tn_vec *shares) {
   return bytes;
 }
 
+/* A graph needs the free part of its pool whenever it is replayed; of a MemPool nobody knows. */
+static int has_graph(const tn__analysis *a, const tn_vec *shares) {
+  size_t count = 0;
+  const tn_pool *pools = tn_trace_table(a->history.trace, TN_TABLE_POOL, &count);
+  for (size_t i = 0; i < shares->count; i++) {
+    uint32_t id = TN_VEC(shares, share)[i].id;
+    if (id < count && pools[id].first) return 1;
+  }
+  return 0;
+}
+
 static int pools_note(tn__analysis *a, const tn_vec *shares) {
   uint64_t reserved = reserved_of(shares), whole = a->account_end.level.reserved_bytes;
   uint64_t unused = a->account_end.part[TN__PART_PRIVATE_POOLS];
   if (!tn__is_much(reserved, whole, 5)) return TN_OK;
-  int is_waste = tn__is_much(unused, whole, 5);
-  tn__note note = tn__note_open(TN__FINDING_GRAPH_POOL, is_waste ? TN__SEVERITY_WASTE : TN__SEVERITY_NOTE, is_waste ? unused : reserved);
-  size_add(&note.what, "", reserved, " are reserved for private pools of CUDA graphs or MemPools");
+  int graph = has_graph(a, shares), is_waste = !graph && tn__is_much(unused, whole, 5);
+  tn__note note = tn__note_open(TN__FINDING_GRAPH_POOL, is_waste ? TN__SEVERITY_WASTE : TN__SEVERITY_NOTE, reserved);
+  size_add(&note.what, "", reserved, " are reserved for private pools");
   size_add(&note.what, "; ", unused, " of them are free, and nothing else may use those.");
   pools_say(a, shares, &note.evidence);
-  tn__text_add(&note.fix, "Capture graphs into one pool (pool=graph.pool()), capture the largest shape first, and delete graphs and MemPools that are done with: "
-                          "their memory returns at the next empty_cache().");
-  note.finding.frees_bytes = unused;
+  if (graph)
+    tn__text_add(&note.fix, "A graph needs its pool whenever it is replayed. Capture graphs into one pool (pool=graph.pool()), the largest shape first, "
+                            "and delete graphs that are done with: their memory returns at the next empty_cache().");
+  else
+    tn__text_add(&note.fix, "Delete MemPools that are done with: their memory returns at the next empty_cache().");
+  if (is_waste) note.finding.frees_bytes = unused;
   return tn__note_close(&note, a);
 }
 

@@ -88,6 +88,23 @@ enum tn_phase tn__analysis_phase(const tn__analysis *a, uint32_t moment) {
   return tn__phases_at(&a->phases, moment ? moment - 1 : 0);
 }
 
+uint64_t tn__peak_saving(const tn__analysis *a, tn__saved *saved, void *user) {
+  uint64_t now = 0, most = 0, peak = a->peak.level.allocated_bytes;
+  for (uint32_t i = 0; i < a->history.before_count; i++)
+    if (!tn__analysis_span(a, i)->was_pending) now += saved(user, a, i);
+  tn__walk walk = tn__walk_begin(&a->history);
+  do {
+    uint32_t at = walk.moment ? walk.moment - 1 : 0, number = walk.moment ? a->history.span_of[at] : TN_NONE;
+    if (number != TN_NONE) {
+      const tn__span *span = tn__analysis_span(a, number);
+      if (span->alloc == at) now += saved(user, a, number);
+      if (span->asked == at) now -= saved(user, a, number);
+    }
+    if (walk.level.allocated_bytes - now > most) most = walk.level.allocated_bytes - now;
+  } while (tn__walk_next(&walk));
+  return peak > most ? peak - most : 0;
+}
+
 /* ---- what a file cannot show --------------------------------------------------------------------------------------------- */
 
 static int unchecked_gather(tn__analysis *a) {
@@ -112,10 +129,11 @@ static int unchecked_gather(tn__analysis *a) {
 
 static int compare_u64(uint64_t a, uint64_t b) { return a < b ? 1 : a > b ? -1 : 0; }
 
-/* Bytes that count in the order: what the fix gives back; twice that where results stay the same and nothing gets slower. */
+/* Bytes that count in the order: what the fix gives back, twice that when it costs nothing, half when results are no longer the same. */
 static uint64_t weight_of(const tn__finding *finding) {
   uint64_t bytes = finding->frees_bytes;
-  return finding->severity == TN__SEVERITY_WASTE ? bytes * 2 : bytes;
+  if (finding->severity == TN__SEVERITY_WASTE) return bytes * 2;
+  return finding->exactness == TN__EXACT_NUMERICS ? bytes / 2 : bytes;
 }
 
 /* Faults in the order of the list; then what the fix gives back; then the order of advice. */

@@ -40,6 +40,11 @@ int tn__is_much(uint64_t bytes, uint64_t whole, unsigned percent);
 /* The phase at a moment: of the entry before it. */
 enum tn_phase tn__analysis_phase(const tn__analysis *analysis, uint32_t moment);
 
+/* Bytes that a span would not hold, had the fix been there; 0 for most. */
+typedef uint64_t tn__saved(void *user, const tn__analysis *analysis, uint32_t span);
+/* By how much the allocated peak would be lower: another moment may then be the highest. */
+uint64_t tn__peak_saving(const tn__analysis *analysis, tn__saved *saved, void *user);
+
 /* ---- the checks, by file ------------------------------------------------------------------------------------------------- */
 
 int tn__find_limits(tn__analysis *analysis);  /* OOM, CAP, RETRIES, NEAR_OOM */

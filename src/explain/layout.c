@@ -46,6 +46,7 @@ static int fixed_segments(tn__layout *layout, tn_map *at) {
   }
   for (uint32_t i = history->entry_count; i-- > layout->moment;) {
     const tn_entry *entry = &history->entries[i];
+    if (tn__chronicle_ignores(history, entry)) continue;
     if (entry->action == TN_ACTION_SEGMENT_ALLOC) segment_drop(layout, at, entry->addr);
     if (entry->action != TN_ACTION_SEGMENT_FREE) continue;
     tn__layout_segment segment = segment_of_entry(entry);
@@ -87,6 +88,7 @@ static int borders_gather(tn__layout *layout, tn_vec *borders) {
   for (uint32_t i = history->entry_count; i-- > layout->moment;) {
     const tn_entry *entry = &history->entries[i];
     if (entry->action != TN_ACTION_SEGMENT_MAP && entry->action != TN_ACTION_SEGMENT_UNMAP) continue;
+    if (tn__chronicle_ignores(history, entry)) continue;
     tn__layout_segment range = segment_of_entry(entry);
     range.flags = TN_SEGMENT_EXPANDABLE | (entry->bytes % LARGE_PAGE ? TN_SEGMENT_SMALL : 0);
     TN_TRY(borders_add(borders, &range, entry->action == TN_ACTION_SEGMENT_UNMAP ? 1 : -1));

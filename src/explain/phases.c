@@ -67,7 +67,7 @@ static int run_add(tn__phases *phases, uint32_t at, uint32_t phase) {
   return tn__vec_push(&phases->runs, &run);
 }
 
-/* Until the first forward pass, all is set-up. */
+/* Until the first forward pass, all is set-up; where none ever comes, nothing is. */
 static int runs_find(tn__phases *phases, const tn__chronicle *history, const tn__stacks *stacks, const reading *r) {
   uint32_t phase = r->has_stacks && history->before_count == 0 ? TN_PHASE_SETUP : TN_PHASE_OTHER;
   int begun = phase != TN_PHASE_SETUP;
@@ -79,6 +79,7 @@ static int runs_find(tn__phases *phases, const tn__chronicle *history, const tn_
     phases->has_backward |= phase == TN_PHASE_BACKWARD;
     phases->has_optimizer |= phase == TN_PHASE_OPTIMIZER;
   }
+  if (!begun && phases->runs.count) TN_VEC(&phases->runs, tn__run)[0].phase = TN_PHASE_OTHER;
   return TN_OK;
 }
 

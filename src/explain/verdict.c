@@ -27,8 +27,26 @@ static void categories_say(tn_text *text, const tn__composition *at) {
     seen[largest] = 1;
     tn__text_add(text, shown ? ", " : ": ");
     tn__say_share(text, at->by_category[largest], at->level.allocated_bytes);
-    tn__text_printf(text, " %s", tn_category_name(largest));
+    tn__text_printf(text, " %s", largest == TN_CATEGORY_UNKNOWN ? "of unknown use" : tn_category_name(largest));
   }
+}
+
+/* What of reserved memory is not in use: " (5.88 GiB idle cache, 1.28 GiB in pieces)". */
+static void parts_say(tn_text *text, const tn__accounting *at) {
+  static const struct {
+    enum tn__part part;
+    const char *words;
+  } shown[] = {{TN__PART_IDLE, "idle cache"}, {TN__PART_HOLES, "in pieces"}, {TN__PART_OTHER_STREAMS, "for other streams"},
+               {TN__PART_PRIVATE_POOLS, "in private pools"}};
+  int said = 0;
+  for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+    uint64_t bytes = at->part[shown[i].part];
+    if (!bytes || bytes < at->level.reserved_bytes / 50) continue;
+    tn__text_add(text, said++ ? ", " : " (");
+    tn__text_size(text, bytes);
+    tn__text_printf(text, " %s", shown[i].words);
+  }
+  if (said) tn__text_add(text, ")");
 }
 
 static void held_say(const tn__analysis *a, tn_text *text) {
@@ -50,9 +68,11 @@ static void held_say(const tn__analysis *a, tn_text *text) {
   tn__text_size(text, a->end.level.allocated_bytes);
   tn__text_add(text, " are allocated");
   categories_say(text, &a->end);
-  tn__text_add(text, ", in ");
+  tn__text_add(text, "; ");
   tn__text_size(text, a->account_end.level.reserved_bytes);
-  tn__text_add(text, " reserved.");
+  tn__text_add(text, " are reserved");
+  parts_say(text, &a->account_end);
+  tn__text_add(text, ".");
 }
 
 /* The first that is more than the fact of having run out. */
@@ -122,9 +142,21 @@ static const tn__finding *advice_of(const tn__analysis *a) {
   if (is_fragmented(a)) return finding_of(a, TN__FINDING_FRAGMENTATION);
   for (size_t i = 0; i < a->findings.count; i++) {
     if (findings[i].code == TN__FINDING_OOM || findings[i].code == TN__FINDING_CAP) continue;
-    if (findings[i].frees_bytes >= oom->frees_bytes) return &findings[i];
+    if (findings[i].frees_bytes >= oom->missing_bytes) return &findings[i];
   }
   return reason;
+}
+
+/* It speaks of what the allocator keeps, not of what the program holds. */
+static int is_of_reserved(const tn__finding *finding) {
+  switch (finding->code) {
+    case TN__FINDING_FRAGMENTATION:
+    case TN__FINDING_STREAM_CACHE:
+    case TN__FINDING_STREAM_DELAY:
+    case TN__FINDING_GRAPH_POOL:
+    case TN__FINDING_CACHE_IDLE: return 1;
+    default: return 0;
+  }
 }
 
 static void advice_say(const tn__analysis *a, const tn__finding *advice, tn_text *text) {
@@ -132,14 +164,14 @@ static void advice_say(const tn__analysis *a, const tn__finding *advice, tn_text
   if (!advice->frees_bytes) return;
   tn__text_add(text, " That is ");
   tn__text_size(text, advice->frees_bytes);
-  tn__text_add(text, advice->code == TN__FINDING_CACHE_IDLE ? " less reserved." : " less at the peak.");
+  tn__text_add(text, is_of_reserved(advice) ? " less reserved." : " less at the peak.");
 }
 
 static void do_say(const tn__analysis *a, tn_text *text) {
   const tn__finding *advice = advice_of(a), *cap = finding_of(a, TN__FINDING_CAP), *oom = finding_of(a, TN__FINDING_OOM);
   if (oom && !is_fragmented(a)) {
     tn__text_add(text, "At least ");
-    tn__text_size(text, oom->frees_bytes);
+    tn__text_size(text, oom->missing_bytes);
     tn__text_add(text, " less must be in use. ");
   }
   if (advice)

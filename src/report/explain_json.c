@@ -165,6 +165,7 @@ static void finding_add(const writer *w, const tn__finding *finding) {
   comma(out);
   string_add(out, "results", tn__exactness_name(finding->exactness));
   tn__text_printf(out, ", \"inferred\": %s", finding->inferred ? "true" : "false");
+  if (finding->missing_bytes) tn__text_printf(out, ", \"missing_bytes\": %llu", (unsigned long long)finding->missing_bytes);
   if (finding->slope_bytes > 0) tn__text_printf(out, ", \"bytes_per_step\": %.0f", finding->slope_bytes);
   tn__text_add(out, ",\n     ");
   string_add(out, "what", tn__explain_string(w->a, finding->what));

@@ -96,7 +96,7 @@ static void composition_title(const page *p, const tn__composition *at) {
   tn__text_size(&words, at->level.allocated_bytes);
   if (p->a->history.entry_count && at->moment) {
     tn__text_printf(&words, ", after entry %u", at->moment - 1);
-    if (p->a->phases.has_stacks) tn__text_printf(&words, ", in %s", tn_phase_name((int)peak_phase(p)));
+    if (peak_phase(p) != TN_PHASE_OTHER) tn__text_printf(&words, ", in %s", tn_phase_name((int)peak_phase(p)));
   }
   if (p->a->phases.has_stacks) tn__text_add(&words, " (categories are inferred)");
   tn__text_add(p->out, "\n");
