@@ -544,6 +544,65 @@ TN_API int tn_estimate(const tn_trace *trace, const tn_profile *profile, const t
 TN_API int tn_report_estimate(const tn_trace *trace, const tn_profile *profile, uint64_t budget_bytes, int json, char **out);
 TN_API void tn_text_free(char *text);
 
+/* ---- explain ------------------------------------------------------------------------------------------------------------- */
+
+/* What a snapshot says of each device: who held memory, how high it went, what was wrong. */
+typedef struct tn_explain tn_explain;
+
+typedef struct tn_explain_options {
+  uint32_t device;      /* CUDA's ordinal; TN_NONE = all that hold or did something */
+  uint32_t stack_depth; /* frames shown of each stack; 0 = one line for the place and its op */
+  uint32_t width;       /* columns of the text; 0 = 100 */
+  uint32_t reserved;
+  uint64_t total_bytes; /* of the card, or what the process may use; 0 = not known */
+} tn_explain_options;
+
+/* options NULL = all devices.  The trace must have passed tn_trace_check() and outlive the result.  TN_ENOENT: no such device. */
+TN_API int tn_explain_new(const tn_trace *trace, const tn_explain_options *options, tn_explain **out, tn_error *err);
+TN_API void tn_explain_free(tn_explain *explain); /* NULL is legal */
+TN_API size_t tn_explain_count(const tn_explain *explain); /* devices */
+
+typedef struct tn_explain_result { /* of one device */
+  uint32_t device, steps, entries, findings;
+  uint64_t allocated_bytes, reserved_bytes; /* at the snapshot */
+  uint64_t peak_allocated_bytes, peak_reserved_bytes;
+  uint64_t waste_bytes;         /* peak_reserved - peak_allocated: what perfect packing would have saved */
+  double leak_bytes_per_step;   /* 0: none was found */
+  uint32_t growth_is_known;     /* 0: too few steps to say */
+  uint32_t is_host;             /* 1: pinned host memory */
+  uint64_t by_category[TN_CATEGORY_COUNT]; /* at the allocated peak; inferred unless the file says it */
+} tn_explain_result;
+
+TN_API int tn_explain_get_result(const tn_explain *explain, size_t at, tn_explain_result *out); /* TN_ENOENT: at is too large */
+
+typedef struct tn_explain_limits {
+  uint64_t reserved_bytes;      /* at the peak; 0 = no limit */
+  uint64_t leak_bytes_per_step; /* when leak_is_given */
+  double waste_percent;         /* of reserved at its peak, when waste_is_given */
+  uint32_t leak_is_given, waste_is_given;
+} tn_explain_limits;
+
+/* TN_ELIMIT: a limit is exceeded; which and by how much is in *err.  TN_EPARTIAL: it cannot be checked, and why. */
+TN_API int tn_explain_check(const tn_explain *explain, const tn_explain_limits *limits, tn_error *err);
+/* The report as text or JSON, malloc'ed, to be given back by tn_text_free().  title: what the text calls the file. */
+TN_API int tn_report_explain(const tn_explain *explain, const char *title, int json, char **out);
+
+typedef struct tn_diff_side {
+  const tn_trace *trace;     /* a snapshot or a capture; passed tn_trace_check() */
+  const char *title;         /* what the text calls it */
+  const tn_profile *profile; /* of the card; needed for a capture, else NULL */
+} tn_diff_side;
+
+typedef struct tn_diff_options {
+  uint32_t device; /* of snapshots; TN_NONE = in each the one with the highest peak */
+  uint32_t width;  /* columns of the text; 0 = 100 */
+} tn_diff_options;
+
+/* What changed from a to b at their allocated peaks, by category, and by who allocated (module and op of captures); a snapshot and a
+ * capture can only be compared by category.  malloc'ed: tn_text_free().  TN_ENOENT: no such device, or nothing in the trace. */
+TN_API int tn_report_diff(const tn_diff_side *a, const tn_diff_side *b, const tn_diff_options *options, int json, char **out,
+                          tn_error *err);
+
 /* ---- the planner --------------------------------------------------------------------------------------------------------- */
 
 /* A plan for one trace: which slots of its last pass to keep and which to rebuild, so that its last step fits a limit. */
@@ -750,21 +809,35 @@ typedef struct tn_oom {
  * TN_ENOENT: there is none. */
 TN_API int tn_oom_parse(const char *text, size_t len, tn_oom *out, tn_error *err);
 
-/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, of which there may be many more in the log. */
+/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, and counts how often each comes. */
 typedef struct tn_oom_log tn_oom_log;
 
 TN_API int tn_oom_log_new(tn_oom_log **out);
 TN_API void tn_oom_log_free(tn_oom_log *log); /* NULL is legal */
 TN_API int tn_oom_log_add(tn_oom_log *log, const char *bytes, size_t len);
 TN_API int tn_oom_log_end(tn_oom_log *log); /* no more pieces; needed before the messages are read */
-/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best kind
- * there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
+/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best
+ * kind there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
 TN_API const tn_oom *tn_oom_log_messages(const tn_oom_log *log, size_t *out_count, size_t *out_chosen);
 
 TN_API int tn_oom_cause(const tn_oom *oom); /* tn_oom_cause */
 TN_API const char *tn_oom_cause_name(int cause);
 /* Verdict, account, and what would have helped, as text or JSON; malloc'ed: tn_text_free(). */
 TN_API int tn_report_oom(const tn_oom *messages, size_t count, size_t chosen, int json, char **out);
+
+/* ---- html ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct tn_html_options {
+  const char *name;           /* of the snapshot, shown as the page's title; NULL = none */
+  uint64_t total_bytes;       /* of the card, or the limit of the process; 0 = not known */
+  uint64_t history_bytes_max; /* of the file for who held what at which moment; larger histories are thinned out; 0 = 3 MiB */
+} tn_html_options;
+
+/* What explain says of a snapshot as one HTML file that needs no network: memory over time, the segments at any moment, findings.
+ * options may be NULL.  The page in *out, to be given back by tn_text_free().  TN_EINVAL: the trace has no device's history. */
+TN_API int tn_report_html(const tn_trace *trace, const tn_html_options *options, char **out, tn_error *err);
+/* The same into a file, replaced at once: TN_EIO, path is as it was. */
+TN_API int tn_report_html_save(const tn_trace *trace, const tn_html_options *options, const char *path, tn_error *err);
 
 #ifdef __cplusplus
 }

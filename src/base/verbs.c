@@ -32,6 +32,8 @@ static const char *const descriptions[TN_VERB_COUNT] = {
                        "differs (exit status 1). With --conf or another --limit it predicts peaks, retries and where memory runs "
                        "out (exit status 1).\n"
                        "A history that starts late is replayed from what lived then, found by going backwards from the end.",
+    [TN_VERB_DIFF] = "Compares the peaks of two memory snapshots, or of two captured traces: by category, and by the place that allocated "
+                     "(of captures: by module and op); what changed most comes first.\n",
     [TN_VERB_CAPTURE] = "Writes what one training step does with device memory to one SQLite file: allocations, ops, modules, "
                         "saved tensors. report reads it, and so does any SQL tool.\n" RECIPE_TEXT,
     [TN_VERB_REPORT] = "Shows the estimate of a trace that capture, or --trace, wrote. Needs no PyTorch. Without --device, the "
@@ -56,6 +58,8 @@ static const char *const examples[TN_VERB_COUNT] = {
                      "tonnage tune snapshot.pickle --limit 22GiB --json",
     [TN_VERB_REPLAY] = "tonnage replay snapshot.pickle\n"
                        "tonnage replay snapshot.pickle --conf expandable_segments:True --limit 22GiB",
+    [TN_VERB_DIFF] = "tonnage diff before.pickle after.pickle\n"
+                     "tonnage diff small.trace large.trace --json",
     [TN_VERB_CAPTURE] = "tonnage capture examples/bert.py size=base --device h200 -o bert.trace",
     [TN_VERB_REPORT] = "tonnage report bert.trace --budget 8GiB\n"
                        "tonnage report bert.trace --device l4 --json",

@@ -67,7 +67,8 @@ static size_t time_len(const char *line, size_t len) {
   for (; end < len; end++) {
     int joint = line[end] == '-' || line[end] == ':' || line[end] == '/';
     int follows = end + 1 < len && is_digit(line[end + 1]);
-    if (joint && follows) joints++;
+    if (joint && follows)
+      joints++;
     else if (!is_digit(line[end]) && !((line[end] == '.' || line[end] == ',' || line[end] == 'T' || line[end] == '+') && follows))
       break;
   }
@@ -84,7 +85,8 @@ static size_t number_len(const char *line, size_t len) {
 
 /* "ERROR" "WARNING:" */
 static size_t level_len(const char *line, size_t len) {
-  static const char *const levels[] = {"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "stderr", "stdout", "<stderr>", "<stdout>"};
+  static const char *const levels[] = {"INFO",  "WARNING", "WARN",   "ERROR",    "DEBUG",   "CRITICAL",
+                                       "FATAL", "stderr",  "stdout", "<stderr>", "<stdout>"};
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     size_t end = strlen(levels[i]);
     if (end < len && memcmp(line, levels[i], end) == 0 && !is_word(line[end])) return line[end] == ':' ? end + 1 : end;
@@ -119,7 +121,8 @@ static size_t mark_len(const char *line, size_t len) {
 }
 
 static size_t tag_len(const char *line, size_t len) {
-  static size_t (*const kinds[])(const char *, size_t) = {bracket_len, actor_len, time_len, klog_len, number_len, level_len, service_len, mark_len};
+  static size_t (*const kinds[])(const char *, size_t) = {bracket_len, actor_len, time_len,    klog_len,
+                                                          number_len,  level_len, service_len, mark_len};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     size_t found = kinds[i](line, len);
     if (found) return found;
@@ -145,7 +148,9 @@ static size_t backslash_len(const char *text, size_t len) {
   return len >= 2 && (text[1] == 'n' || text[1] == 't' || text[1] == 'r') ? 2 : 1;
 }
 
-static int is_kept(char c) { return (unsigned char)c > ' ' && (unsigned char)c < 0x7f && c != '"' && c != '\'' && c != '`' && c != '*'; }
+static int is_kept(char c) {
+  return (unsigned char)c > ' ' && (unsigned char)c < 0x7f && c != '"' && c != '\'' && c != '`' && c != '*';
+}
 
 static void keep(tn__squeezed *out, size_t at) {
   char c = out->from[at];

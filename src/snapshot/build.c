@@ -209,18 +209,12 @@ static int close_pairs(tn__build *build, const tn__item *pairs, size_t pair_coun
 
 /* ---- the arena ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether the stretch still holds the items of an open container. */
-static int stretch_is_live(const tn__build *build, const tn__stretch *stretch) {
-  const tn__object *object = tn__build_object_at(build, stretch->object);
-  return object->kind <= TN__OBJECT_LIST && object->at == stretch->at;
-}
-
 /* Cuts dead stretches off the end.  One that lies below a live one waits: a container may be closed, by way of the memo, while what
  * was begun after it is still open. */
 static void arena_cut(tn__build *build) {
   while (build->stretches.count > 0) {
     const tn__stretch *last = tn__vec_at(&build->stretches, build->stretches.count - 1);
-    if (stretch_is_live(build, last)) return;
+    if (tn__build_object_at(build, last->object)->kind <= TN__OBJECT_LIST) return; /* or has moved on: then it has a later stretch */
     build->arena.count = last->at;
     build->stretches.count--;
   }

@@ -1,9 +1,8 @@
-"""Writes a small memory snapshot, as torch.cuda.memory._dump_snapshot() would.
+"""Writes the memory snapshot of a small training run, as torch.cuda.memory._dump_snapshot() would.
 
-    small_snapshot.py FILE [rounds=N] [moved=1] [history=0] [fragmented=1]
+    small_snapshot.py FILE [leak=BYTES] [steps=N] [batch=N] [oom=1] [history=0]
 
-Blocks of 40, 42, 44 ... MiB, one after the other. moved: one at an address that no allocator would choose. history: 0 leaves the
-entries out. fragmented: instead, 60 MiB of which 20 are in use, and an allocation of 50 MiB that fails with 30 MiB free on the card.
+Four layers, a loss, Adam; what autograd's thread allocates has no frames. Each block has a segment of its own, so the arithmetic is plain.
 """
 
 from __future__ import annotations
@@ -12,76 +11,129 @@ import pickle
 import sys
 from typing import Any
 
-MIB = 2**20
-BASE = 0x7F0000000000
-
-path, *pairs = sys.argv[1:]
-options = {"rounds": 8, "moved": 0, "history": 1, "fragmented": 0, **{k: int(v) for k, v in (pair.split("=") for pair in pairs)}}
+MIB = 1 << 20
+TORCH = "/usr/lib/python3.12/site-packages/torch/"
 
 
-def stack(function: str, line: int) -> list[dict[str, Any]]:
-    return [{"filename": "train.py", "line": line, "name": function}]
+def frame(text: str) -> dict[str, Any]:
+    place, name = text.rsplit(" ", 1)
+    filename, line = place.rsplit(":", 1)
+    return {"filename": filename, "line": int(line), "name": name}
 
 
-ASKS, DROPS = stack("forward", 10), stack("backward", 20)
-entries: list[dict[str, Any]] = []
-segments: list[dict[str, Any]] = []
+def stack(*frames: str) -> list[dict[str, Any]]:
+    return [frame(f) for f in frames] + [frame("train.py:90 <module>")]
 
 
-def entry(action: str, addr: int, size: int) -> None:
-    frames = DROPS if action.startswith("free") else ASKS
-    entries.append({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": len(entries), "frames": frames})
+CALL = TORCH + "nn/modules/module.py:1790 _call_impl"
+MODEL = stack(TORCH + "nn/modules/module.py:965 _apply", "train.py:10 build")
+INPUT = stack("train.py:30 step")
+LAYER = stack(TORCH + "nn/modules/linear.py:134 forward", CALL, "model.py:20 forward", CALL, "train.py:31 step")
+LOSS = stack(TORCH + "nn/functional.py:3504 cross_entropy", "train.py:32 step")
+BACKWARD = stack(TORCH + "autograd/__init__.py:231 _make_grads", TORCH + "_tensor.py:631 backward", "train.py:33 step")
+AUTOGRAD: list[dict[str, Any]] = []
+STATE = stack(TORCH + "optim/adam.py:178 _init_group", TORCH + "optim/optimizer.py:533 wrapper", "train.py:34 step")
+ZERO = stack(TORCH + "optim/optimizer.py:1000 zero_grad", "train.py:35 step")
+KEPT = stack("train.py:40 step")
 
 
-def take_and_drop(addr: int, size: int) -> None:
-    entry("alloc", addr, size)
-    entry("free_requested", addr, size)
-    entry("free_completed", addr, size)
+class Memory:
+    """Blocks of whole MiB, from 10 on; each in a segment of its own, used again by blocks of the same size."""
+
+    def __init__(self) -> None:
+        self.trace: list[dict[str, Any]] = []
+        self.segments: dict[int, dict[str, Any]] = {}
+        self.cache: dict[int, list[int]] = {}
+        self.annotations: list[dict[str, Any]] = []
+        self.next = 0x7F0000000000
+        self.time = 1_700_000_000_000_000
+
+    def entry(self, action: str, addr: int, size: int, frames: list[dict[str, Any]]) -> None:
+        self.time += 10
+        self.trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": self.time, "compile_context": "N/A",
+                           "user_metadata": "", "frames": frames})  # fmt: skip
+
+    def alloc(self, mib: int, frames: list[dict[str, Any]]) -> int:
+        size = mib * MIB
+        free = self.cache.setdefault(size, [])
+        if not free:
+            self.next += 0x40000000
+            self.entry("segment_alloc", self.next, size, frames)
+            self.segments[self.next] = {}
+            free.append(self.next)
+        addr = free.pop()
+        self.segments[addr] = {"size": size, "live": True, "frames": frames}
+        self.entry("alloc", addr, size, frames)
+        return addr
+
+    def free(self, addr: int, frames: list[dict[str, Any]]) -> None:
+        segment = self.segments[addr]
+        self.entry("free_requested", addr, segment["size"], frames)
+        self.entry("free_completed", addr, segment["size"], frames)
+        segment["live"] = False
+        self.cache[segment["size"]].append(addr)
+
+    def annotate(self, name: str, stage: str) -> None:
+        self.time += 10
+        self.annotations.append({"name": name, "stage": stage, "device": 0, "time_us": self.time})
+
+    def oom(self, mib: int, frames: list[dict[str, Any]], device_free: int) -> None:
+        for addr in [addr for addr, s in self.segments.items() if not s["live"]]:
+            self.entry("segment_free", addr, self.segments.pop(addr)["size"], frames)
+        self.entry("oom", 0, mib * MIB, frames)
+        del self.trace[-1]["addr"]
+        self.trace[-1]["device_free"] = device_free
+
+    def snapshot(self, history: bool) -> dict[str, Any]:
+        segments = [_segment(addr, s) for addr, s in sorted(self.segments.items())]
+        settings = {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False,
+                    "roundup_power2_divisions": {"1": 0}}  # fmt: skip
+        return {"segments": segments, "device_traces": [self.trace if history else []], "allocator_settings": settings,
+                "external_annotations": self.annotations if history else []}  # fmt: skip
 
 
-def segment(addr: int, *blocks: tuple[int, str]) -> None:
-    """Blocks are (size, state) in order."""
-    laid = []
-    for size, state in blocks:
-        requested = 0 if state == "inactive" else size
-        laid.append({"address": addr, "size": size, "requested_size": requested, "state": state, "frames": []})
-        addr += size
-    active = sum(block["requested_size"] for block in laid)
-    total = sum(block["size"] for block in laid)
-    where = {"device": 0, "address": laid[0]["address"], "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0)}
-    sizes = {"total_size": total, "allocated_size": active, "active_size": active, "requested_size": active}
-    segments.append({**where, **sizes, "is_expandable": False, "frames": [], "blocks": laid})
+def _segment(addr: int, s: dict[str, Any]) -> dict[str, Any]:
+    live = s["size"] if s["live"] else 0
+    block = {"address": addr, "size": s["size"], "requested_size": s["size"], "state": "active_allocated" if live else "inactive", "frames": s["frames"]}
+    return {"device": 0, "address": addr, "total_size": s["size"], "allocated_size": live, "active_size": live, "requested_size": live, "stream": 0,
+            "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False, "frames": [], "blocks": [block]}  # fmt: skip
 
 
-def growing() -> None:
-    addr = BASE
-    for i in range(options["rounds"]):
-        size = (40 + 2 * i) * MIB
-        addr -= size
-        entry("segment_alloc", addr, size)
-        take_and_drop(addr + (512 if options["moved"] and i == 3 else 0), size)
-        segment(addr, (size, "inactive"))
+def step(m: Memory, first: bool, batch: int, leak: int) -> None:
+    inputs = m.alloc(10, INPUT)
+    saved = [m.alloc(12 * batch, LAYER) for _ in range(4)]
+    loss = m.alloc(16, LOSS)
+    one = m.alloc(10, BACKWARD)
+    gradients = []
+    for block in reversed(saved):
+        gradients.append(m.alloc(14, AUTOGRAD))
+        m.free(block, AUTOGRAD)
+    m.free(loss, AUTOGRAD)
+    m.free(one, BACKWARD)
+    if leak:
+        m.alloc(leak, KEPT)
+    m.annotate("Optimizer.step#Adam.step", "START")
+    if first:
+        for _ in range(8):
+            m.alloc(14, STATE)
+    m.annotate("Optimizer.step#Adam.step", "END")
+    for block in gradients:
+        m.free(block, ZERO)
+    m.free(inputs, INPUT)
 
 
-def fragmented() -> None:
-    entry("segment_alloc", BASE, 60 * MIB)
-    take_and_drop(BASE, 60 * MIB)
-    entry("alloc", BASE, 20 * MIB)
-    entry("oom", 30 * MIB, 50 * MIB)
-    entries[-1]["device_free"] = entries[-1].pop("addr")
-    segment(BASE, (20 * MIB, "active_allocated"), (40 * MIB, "inactive"))
+def main() -> None:
+    given = dict(pair.split("=", 1) for pair in sys.argv[2:])
+    m = Memory()
+    for _ in range(4):
+        m.alloc(14, MODEL)
+    for k in range(int(given.get("steps", 6))):
+        step(m, k == 0, int(given.get("batch", 1)), int(given.get("leak", 0)) // MIB)
+    if given.get("oom"):
+        m.oom(60, LAYER, 40 * MIB)
+    with open(sys.argv[1], "wb") as file:
+        pickle.dump(m.snapshot(given.get("history") != "0"), file, 4)
 
 
-fragmented() if options["fragmented"] else growing()
-settings = {
-    "PYTORCH_CUDA_ALLOC_CONF": "",
-    "max_split_size": -1,
-    "garbage_collection_threshold": 0.0,
-    "expandable_segments": False,
-    "graph_capture_record_stream_reuse": False,
-    "roundup_power2_divisions": {str(2**i): 0 for i in range(16)},
-}
-traces = [entries if options["history"] else []]
-with open(path, "wb") as file:
-    snapshot = {"segments": segments, "device_traces": traces, "allocator_settings": settings, "external_annotations": []}
-    pickle.dump(snapshot, file, protocol=4)
+if __name__ == "__main__":
+    main()

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import recorded
-import snapshots
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import recorded
+import snapshots
 from snapshot_maker import SCHEMAS, Maker, pickle_as_cpp
 from snapshot_samples import FOLDER, either, refused
 from snapshot_samples import read as read_samples

@@ -2,8 +2,10 @@
 #include "helper.h"
 
 #define HEAD "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
-#define TAIL " GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB memory in use. Of the " \
-             "allocated memory 70.00 GiB is allocated by PyTorch, and 7.00 GiB is reserved by PyTorch but unallocated."
+#define TAIL                                                                                                                       \
+  " GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.00 " \
+  "GiB memory in use. Of the "                                                                                                     \
+  "allocated memory 70.00 GiB is allocated by PyTorch, and 7.00 GiB is reserved by PyTorch but unallocated."
 
 typedef struct reading {
   tn_oom_log *log;
@@ -14,7 +16,8 @@ typedef struct reading {
 static reading read_pieces(const char *text, size_t len, size_t piece) {
   reading r = {0};
   assert_int_equal(tn_oom_log_new(&r.log), TN_OK);
-  for (size_t at = 0; at < len; at += piece) assert_int_equal(tn_oom_log_add(r.log, text + at, len - at < piece ? len - at : piece), TN_OK);
+  for (size_t at = 0; at < len; at += piece)
+    assert_int_equal(tn_oom_log_add(r.log, text + at, len - at < piece ? len - at : piece), TN_OK);
   assert_int_equal(tn_oom_log_end(r.log), TN_OK);
   r.messages = tn_oom_log_messages(r.log, &r.count, &r.chosen);
   return r;
@@ -52,9 +55,20 @@ static void one_message_for_each_rank(void **state) {
 
 static void rank_of_every_launcher(void **state) {
   (void)state;
-  static const struct { const char *tags; int rank; } cases[] = {
-      {"[rank3]: ", 3},  {"[default5]:", 5},          {"[1,7]<stderr>:", 7}, {"12: ", 12}, {"(RayTrainWorker pid=123, ip=10.0.0.1, rank=4) ", 4},
-      {"Rank 6 | ", 6},  {"1078:[default0]:[rank2]: ", 2}, {"2024-01-01 10:00:00 [rank: 9] ", 9},   {"", -1},    {"[2024-01-01 10:00:00] ERROR ", -1},
+  static const struct {
+    const char *tags;
+    int rank;
+  } cases[] = {
+      {"[rank3]: ", 3},
+      {"[default5]:", 5},
+      {"[1,7]<stderr>:", 7},
+      {"12: ", 12},
+      {"(RayTrainWorker pid=123, ip=10.0.0.1, rank=4) ", 4},
+      {"Rank 6 | ", 6},
+      {"1078:[default0]:[rank2]: ", 2},
+      {"2024-01-01 10:00:00 [rank: 9] ", 9},
+      {"", -1},
+      {"[2024-01-01 10:00:00] ERROR ", -1},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[700];
@@ -117,7 +131,10 @@ static void traceback_of_its_own_rank(void **state) {
 
 static void moments(void **state) {
   (void)state;
-  static const struct { const char *line; enum tn_oom_moment moment; } cases[] = {
+  static const struct {
+    const char *line;
+    enum tn_oom_moment moment;
+  } cases[] = {
       {"    loss = F.cross_entropy(logits, labels)\n", TN_OOM_MOMENT_LOSS},
       {"    optimizer.step()\n", TN_OOM_MOMENT_OPTIMIZER},
       {"    out = torch.nn.functional.scaled_dot_product_attention(q, k, v)\n", TN_OOM_MOMENT_ATTENTION},
@@ -131,7 +148,9 @@ static void moments(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[400];
-    snprintf(text, sizeof text, "Traceback (most recent call last):\n  File \"a.py\", line 3, in main\n%sRuntimeError: CUDA error: out of memory\n", cases[i].line);
+    snprintf(text, sizeof text,
+             "Traceback (most recent call last):\n  File \"a.py\", line 3, in main\n%sRuntimeError: CUDA error: out of memory\n",
+             cases[i].line);
     reading r = read_text(text);
     if (chosen(&r)->moments != 1u << cases[i].moment) fail_msg("moments %x: %s", (unsigned)chosen(&r)->moments, cases[i].line);
     assert_string_equal(chosen(&r)->place, "a.py:3 in main");
@@ -139,14 +158,40 @@ static void moments(void **state) {
   }
 }
 
+/* A log may be in any encoding; a report is not. */
+static void place_is_utf8(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *place;
+  } cases[] = {
+      {"tr\xc3\xa4in.py", "tr\xc3\xa4in.py:3 in main"},
+      {"tr\xe4in.py", "tr?in.py:3 in main"},
+      {"\xe2\x82\xac.py", "\xe2\x82\xac.py:3 in main"},
+      {"\xc0\xaf.py", "??.py:3 in main"},
+      {"\xed\xa0\x80.py", "???.py:3 in main"},
+      {"\xf4\x90\x80\x80.py", "????.py:3 in main"},
+      {"a\tb.py", "a?b.py:3 in main"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[200];
+    snprintf(text, sizeof text, "Traceback (most recent call last):\n  File \"%s\", line 3, in main\nCUDA error: out of memory\n",
+             cases[i].file);
+    reading r = read_text(text);
+    assert_string_equal(chosen(&r)->place, cases[i].place);
+    tn_oom_log_free(r.log);
+  }
+}
+
 static void setting_but_not_advice(void **state) {
   (void)state;
   reading on = read_text("+ PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py\n" HEAD "2.00" TAIL
-                         " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n");
+                         " If reserved but unallocated memory is large try setting "
+                         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n");
   assert_true(chosen(&on)->flags & TN_OOM_EXPANDABLE);
   tn_oom_log_free(on.log);
   reading off = read_text("python train.py\n" HEAD "2.00" TAIL
-                          " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n");
+                          " If reserved but unallocated memory is large try setting "
+                          "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n");
   assert_false(chosen(&off)->flags & TN_OOM_EXPANDABLE);
   tn_oom_log_free(off.log);
 }
@@ -164,7 +209,8 @@ static char *long_log(size_t *out_len, uint64_t *random, int errors) {
       next = len + 100000 + tn_test_random(random) % 700000;
       error++;
     } else {
-      len += (size_t)snprintf(text + len, 200, "step %llu loss %.3f mem 12.00 GiB in use, 0.10 s/it\n", (unsigned long long)len, (double)(len % 997) / 100);
+      len += (size_t)snprintf(text + len, 200, "step %llu loss %.3f mem 12.00 GiB in use, 0.10 s/it\n", (unsigned long long)len,
+                              (double)(len % 997) / 100);
     }
   }
   *out_len = len;
@@ -191,7 +237,9 @@ static void pieces_of_any_size(void **state) {
     uint64_t line = 1;
     for (size_t at = 0; at < whole.messages[i].offset; at++) line += text[at] == '\n';
     assert_int_equal(whole.messages[i].line, line);
-    assert_int_equal(memcmp(text + whole.messages[i].offset, "out of memory", 5) == 0 || memcmp(text + whole.messages[i].offset, "OutOfMemory", 5) == 0, 1);
+    assert_int_equal(memcmp(text + whole.messages[i].offset, "out of memory", 5) == 0 ||
+                         memcmp(text + whole.messages[i].offset, "OutOfMemory", 5) == 0,
+                     1);
   }
   tn_oom_log_free(whole.log);
   free(text);
@@ -261,12 +309,19 @@ static void out_of_host_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_message_for_each_rank),   cmocka_unit_test(rank_of_every_launcher),
-      cmocka_unit_test(repeated_without_its_rank),   cmocka_unit_test(the_last_one_that_has_numbers),
-      cmocka_unit_test(a_hard_error_before_a_soft_one), cmocka_unit_test(traceback_of_its_own_rank),
-      cmocka_unit_test(moments),                     cmocka_unit_test(setting_but_not_advice),
-      cmocka_unit_test(pieces_of_any_size),          cmocka_unit_test(one_line_of_three_megabytes),
-      cmocka_unit_test(more_messages_than_are_kept), cmocka_unit_test(empty_and_binary),
+      cmocka_unit_test(one_message_for_each_rank),
+      cmocka_unit_test(rank_of_every_launcher),
+      cmocka_unit_test(repeated_without_its_rank),
+      cmocka_unit_test(the_last_one_that_has_numbers),
+      cmocka_unit_test(a_hard_error_before_a_soft_one),
+      cmocka_unit_test(traceback_of_its_own_rank),
+      cmocka_unit_test(moments),
+      cmocka_unit_test(setting_but_not_advice),
+      cmocka_unit_test(place_is_utf8),
+      cmocka_unit_test(pieces_of_any_size),
+      cmocka_unit_test(one_line_of_three_megabytes),
+      cmocka_unit_test(more_messages_than_are_kept),
+      cmocka_unit_test(empty_and_binary),
       cmocka_unit_test(out_of_host_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

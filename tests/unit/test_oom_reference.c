@@ -1,7 +1,7 @@
 /* test_oom_reference.c -- the reference messages: how many are read whole, and whether our cause is the one that the thread states.
  *
- * What a thread states is prose.  The table below is a reader's judgement of that prose, made without our verdicts: which causes would be
- * the same thing.  Skipped when the reference inputs are not there. */
+ * What a thread states is prose.  The table below is a reader's judgement of that prose, made without our verdicts: which causes
+ * would be the same thing.  Skipped when the reference inputs are not there. */
 #include "helper.h"
 
 #include <jansson.h>
@@ -14,8 +14,8 @@ typedef struct judged {
 } judged;
 
 static const judged judgements[] = {
-    {"oom007", CAUSE(TENSORS)},                 /* a loss that keeps its graph */
-    {"oom011", CAUSE(HOST)},                    /* WSL's limit on host memory */
+    {"oom007", CAUSE(TENSORS)}, /* a loss that keeps its graph */
+    {"oom011", CAUSE(HOST)},    /* WSL's limit on host memory */
     {"oom013", CAUSE(TOO_LARGE)},
     {"oom015", CAUSE(OUTSIDE) | CAUSE(OTHERS)}, /* the user's own reading */
     {"oom017", CAUSE(TENSORS)},                 /* a small card */
@@ -30,13 +30,13 @@ static const judged judgements[] = {
     {"oom037", CAUSE(TOO_LARGE)},
     {"oom039", CAUSE(FRAGMENTED)},
     {"oom041", CAUSE(FRAGMENTED)},
-    {"oom043", CAUSE(OTHERS)},                  /* contexts of other ranks */
+    {"oom043", CAUSE(OTHERS)}, /* contexts of other ranks */
     {"oom045", CAUSE(TENSORS)},
     {"oom047", CAUSE(LIMIT)},
     {"oom049", CAUSE(TOO_LARGE)},
     {"oom051", CAUSE(TENSORS)},
     {"oom053", CAUSE(TENSORS)},
-    {"oom055", CAUSE(TOO_LARGE)},               /* for what the runtime says that there is */
+    {"oom055", CAUSE(TOO_LARGE)}, /* for what the runtime says that there is */
     {"oom057", CAUSE(REFUSED)},
     {"oom059", CAUSE(TENSORS)},
     {"oom061", CAUSE(REFUSED)},
@@ -44,7 +44,7 @@ static const judged judgements[] = {
     {"oom065", CAUSE(TENSORS)},
     {"oom067", CAUSE(OUTSIDE) | CAUSE(OTHERS)},
     {"oom071", CAUSE(OUTSIDE) | CAUSE(OTHERS)},
-    {"oom073", CAUSE(TENSORS)},                 /* a MIG slice filled by the model */
+    {"oom073", CAUSE(TENSORS)}, /* a MIG slice filled by the model */
     {"oom075", CAUSE(TENSORS)},
     {"oom077", CAUSE(NO_ROOM)},
     {"oom079", CAUSE(NO_ROOM)},
@@ -105,7 +105,7 @@ static int sizes_read(const tn_oom *oom) {
 
 typedef struct tally {
   int lines, cases, messages, whole, fragments, recognised_cases;
-  int stated, agree, silent, disagree;             /* where the thread states a cause */
+  int stated, agree, silent, disagree;                      /* where the thread states a cause */
   int others, others_agree, others_silent, others_disagree; /* where its reader gave one */
 } tally;
 
@@ -121,9 +121,12 @@ static void cause_tally(tally *t, const json_t *line, int is_found, const tn_oom
   int cause = is_found ? tn_oom_cause(oom) : TN_OOM_CAUSE_UNKNOWN;
   int is_same = (int)(want >> cause & 1), is_silent = cause == TN_OOM_CAUSE_UNKNOWN;
   *(is_stated ? &t->stated : &t->others) += 1;
-  if (is_same) *(is_stated ? &t->agree : &t->others_agree) += 1;
-  else if (is_silent) *(is_stated ? &t->silent : &t->others_silent) += 1;
-  else *(is_stated ? &t->disagree : &t->others_disagree) += 1;
+  if (is_same)
+    *(is_stated ? &t->agree : &t->others_agree) += 1;
+  else if (is_silent)
+    *(is_stated ? &t->silent : &t->others_silent) += 1;
+  else
+    *(is_stated ? &t->disagree : &t->others_disagree) += 1;
   if (!is_same)
     print_message("  %s %s: %s; we say %s\n", text_of(line, "id"), is_stated ? "states" : "reader", text_of(line, "cause_if_known"),
                   is_found ? tn_oom_cause_name(cause) : "no message in it");
@@ -143,7 +146,8 @@ static void line_tally(tally *t, const json_t *line) {
     int is_whole = is_found && !oom.unread && sizes_read(&oom) == sizes_in(text);
     t->whole += is_whole;
     t->fragments += is_whole && oom.flags & TN_OOM_CUT;
-    if (!is_whole) print_message("  not read whole: %s, %d of %d sizes\n", text_of(line, "id"), is_found ? sizes_read(&oom) : 0, sizes_in(text));
+    if (!is_whole)
+      print_message("  not read whole: %s, %d of %d sizes\n", text_of(line, "id"), is_found ? sizes_read(&oom) : 0, sizes_in(text));
   }
   cause_tally(t, line, is_found, &oom);
 }
@@ -165,10 +169,11 @@ static void reference_messages(void **state) {
     json_decref(line);
   }
   fclose(file);
-  print_message("%d messages, %d read whole (%d of them are fragments); %d cases told without a message, %d recognised\n", t.messages, t.whole, t.fragments, t.cases,
-                t.recognised_cases);
-  print_message("cause stated: %d, same %d, not told by the text %d, other %d; cause by a reader: %d, same %d, not told %d, other %d\n", t.stated, t.agree, t.silent,
-                t.disagree, t.others, t.others_agree, t.others_silent, t.others_disagree);
+  print_message("%d messages, %d read whole (%d of them are fragments); %d cases told without a message, %d recognised\n",
+                t.messages, t.whole, t.fragments, t.cases, t.recognised_cases);
+  print_message(
+      "cause stated: %d, same %d, not told by the text %d, other %d; cause by a reader: %d, same %d, not told %d, other %d\n",
+      t.stated, t.agree, t.silent, t.disagree, t.others, t.others_agree, t.others_silent, t.others_disagree);
   assert_int_equal(t.whole, t.messages);
   assert_int_equal(t.disagree, 0);
   assert_true(t.others_disagree <= 1); /* a user who took a context and the desktop for the cause */

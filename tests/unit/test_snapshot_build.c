@@ -115,6 +115,56 @@ static void stacks_against_a_search(void **state) {
   tn__build_deinit(&build);
 }
 
+/* As in stacks.c: two stacks whose hashes are the same must stay two. */
+static uint64_t mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 29;
+}
+
+typedef struct half {
+  uint64_t hash;
+  uint32_t frames[2];
+} half;
+
+static int compare_halves(const void *a, const void *b) {
+  const half *x = a, *y = b;
+  return (x->hash > y->hash) - (x->hash < y->hash);
+}
+
+static uint32_t stack_of(tn__build *build, const half *begin, uint32_t last) {
+  uint32_t id = TN_NONE;
+  assert_int_equal(tn__vec_append(&build->trace->tables[TN_TABLE_STACK_FRAME], begin->frames, 2), TN_OK);
+  assert_int_equal(tn__vec_push(&build->trace->tables[TN_TABLE_STACK_FRAME], &last), TN_OK);
+  assert_int_equal(tn__build_stack(build, 3, &id), TN_OK);
+  return id;
+}
+
+static void different_stacks_of_one_hash(void **state) {
+  (void)state;
+  enum { HALVES = 400000 };
+  half *halves = malloc(HALVES * sizeof *halves);
+  assert_non_null(halves);
+  uint64_t random = 1;
+  for (int i = 0; i < HALVES; i++) {
+    uint64_t frames = tn_test_random(&random);
+    halves[i] = (half){mix(mix(3, (uint32_t)frames), frames >> 32), {(uint32_t)frames, (uint32_t)(frames >> 32)}};
+  }
+  qsort(halves, HALVES, sizeof *halves, compare_halves);
+  tn__build build = made();
+  int met = 0;
+  for (size_t i = 1; i < HALVES; i++) {
+    uint64_t differs = halves[i - 1].hash ^ halves[i].hash;
+    if (differs >> 32) continue; /* no frame could make up for it */
+    uint32_t first = stack_of(&build, &halves[i - 1], 0), second = stack_of(&build, &halves[i], (uint32_t)differs);
+    assert_int_not_equal(first, second);
+    assert_int_equal(stack_of(&build, &halves[i], (uint32_t)differs), second);
+    met++;
+  }
+  assert_true(met > 0);
+  tn__build_deinit(&build);
+  free(halves);
+}
+
 static void texts_are_one(void **state) {
   (void)state;
   tn__build build = made();
@@ -173,6 +223,7 @@ int main(void) {
       cmocka_unit_test(two_that_grow_in_turn),
       cmocka_unit_test(equal_frames_and_stacks_are_one),
       cmocka_unit_test(stacks_against_a_search),
+      cmocka_unit_test(different_stacks_of_one_hash),
       cmocka_unit_test(texts_are_one),
       cmocka_unit_test(a_file_made_to_fill_memory),
       cmocka_unit_test(lists_that_move_in_turn),

@@ -40,9 +40,12 @@ static uint8_t *noise(size_t size) {
   return data;
 }
 
-static uint8_t *pack(const uint8_t *data, size_t size, size_t *out_size) {
+/* A member of gzip; comment (may be NULL) makes its header longer. */
+static uint8_t *pack_with(const uint8_t *data, size_t size, const char *comment, size_t *out_size) {
   z_stream stream = {0};
+  gz_header header = {.comment = (Bytef *)(uintptr_t)comment, .os = 3};
   assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY), Z_OK);
+  assert_int_equal(deflateSetHeader(&stream, &header), Z_OK);
   size_t room = deflateBound(&stream, size);
   uint8_t *out = malloc(room);
   assert_non_null(out);
@@ -55,6 +58,8 @@ static uint8_t *pack(const uint8_t *data, size_t size, size_t *out_size) {
   (void)deflateEnd(&stream);
   return out;
 }
+
+static uint8_t *pack(const uint8_t *data, size_t size, size_t *out_size) { return pack_with(data, size, NULL, out_size); }
 
 /* Reads to the end in steps of 1 ... 1000 bytes, asking for that much each time. */
 static void expect_bytes(tn__input *input, const uint8_t *data, size_t size) {
@@ -135,6 +140,35 @@ static void packed_in_members(void **state) {
     expect_bytes(&input, data, SIZE);
     tn__input_close(&input);
   }
+  free(all);
+  free(data);
+}
+
+/* The first member ends where a block of the input ends: what follows is not at hand yet. */
+static void a_member_as_long_as_a_block(void **state) {
+  (void)state;
+  enum { BLOCK = 256 * 1024, DATA = 200 * 1000 };
+  uint8_t *data = noise(2 * DATA), *all = malloc(2 * BLOCK);
+  assert_non_null(all);
+  size_t first_size = 0, second_size = 0;
+  free(pack_with(data, DATA, "", &first_size));
+  char *comment = calloc(1, BLOCK);
+  assert_non_null(comment);
+  memset(comment, 'c', BLOCK - first_size);
+  uint8_t *first = pack_with(data, DATA, comment, &first_size), *second = pack(data + DATA, DATA, &second_size);
+  assert_int_equal(first_size, BLOCK);
+  memcpy(all, first, first_size);
+  memcpy(all + first_size, second, second_size);
+  tn__input input;
+  assert_int_equal(tn__input_memory(&input, all, first_size + second_size, NULL), TN_OK);
+  expect_bytes(&input, data, 2 * DATA);
+  tn__input_close(&input);
+  assert_int_equal(tn__input_memory(&input, all, first_size, NULL), TN_OK);
+  expect_bytes(&input, data, DATA);
+  tn__input_close(&input);
+  free(second);
+  free(first);
+  free(comment);
   free(all);
   free(data);
 }
@@ -259,6 +293,7 @@ int main(void) {
       cmocka_unit_test(more_than_a_block_at_once),
       cmocka_unit_test(memory_in_place),
       cmocka_unit_test(packed_in_members),
+      cmocka_unit_test(a_member_as_long_as_a_block),
       cmocka_unit_test(gzip_cut_short_anywhere),
       cmocka_unit_test(gzip_damaged_anywhere),
       cmocka_unit_test(gzip_bomb),

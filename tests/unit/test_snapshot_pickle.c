@@ -240,6 +240,14 @@ static void broken_machines(void **state) {
   (void)snapshot_refused(PICKLE("\x80\x04](."), "STOP with 1 values on the stack");
 }
 
+static void nested_too_deep(void **state) {
+  (void)state;
+  char data[1200] = "\x80\x04]";
+  memset(data + 3, '(', sizeof data - 3);
+  tn_error err = snapshot_refused(data, sizeof data, "is nested more than 1000 deep");
+  assert_int_equal(err.offset, 1003);
+}
+
 /* A list in itself, by way of another one, and a dictionary in itself. */
 static void what_contains_itself(void **state) {
   (void)state;
@@ -266,6 +274,7 @@ int main(void) {
       cmocka_unit_test(every_opcode_that_runs_code),
       cmocka_unit_test(every_other_byte),
       cmocka_unit_test(broken_machines),
+      cmocka_unit_test(nested_too_deep),
       cmocka_unit_test(what_contains_itself),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,6 +180,17 @@ static void text_frames(void **state) {
   }
 }
 
+/* format_stack() ends with the innermost frame; a trace begins with it. */
+static void text_frames_are_turned_round(void **state) {
+  (void)state;
+  tn_trace *trace = snapshot_entries("{\"action\": \"alloc\", \"forward_frames\": [\"outer\", \"inner\"]}");
+  const tn_frame *frames = snapshot_table(trace, TN_TABLE_FRAME, 2);
+  const uint32_t *stack = snapshot_table(trace, TN_TABLE_STACK_FRAME, 2);
+  assert_string_equal(tn_trace_string(trace, frames[stack[0]].function), "inner");
+  assert_string_equal(tn_trace_string(trace, frames[stack[1]].function), "outer");
+  tn_trace_free(trace);
+}
+
 static void annotations(void **state) {
   (void)state;
   tn_trace *trace = snapshot_text(
@@ -275,6 +286,7 @@ int main(void) {
       cmocka_unit_test(a_history),
       cmocka_unit_test(frames_without_a_line),
       cmocka_unit_test(text_frames),
+      cmocka_unit_test(text_frames_are_turned_round),
       cmocka_unit_test(annotations),
       cmocka_unit_test(settings_become_meta),
       cmocka_unit_test(wrong_values),

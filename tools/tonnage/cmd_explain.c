@@ -1,6 +1,6 @@
 /* cmd_explain.c -- tonnage explain FILE, tonnage explain --message TEXT: why memory ran out.
  *
- * What a FILE is follows from its first bytes: the pickle of a memory snapshot, else text with messages in it. */
+ * What a FILE is follows from its first bytes: a memory snapshot (explain_snapshot.c), else text with messages in it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,18 +20,6 @@ static void file_close(FILE *file) {
   if (file && file != stdin) fclose(file);
 }
 
-/* A pickle of protocol 2 or later, gzip, or SQLite. */
-static int is_snapshot(FILE *file) {
-  int first = getc(file);
-  if (first != EOF) ungetc(first, file);
-  return first == 0x80 || first == 0x1f;
-}
-
-static int explain_snapshot(const tn_cmd *cmd, const char *path) {
-  (void)cmd;
-  return cmd_fail(TN_EFORMAT, "%.150s: a memory snapshot, which explain does not read", path);
-}
-
 /* The messages that were read, explained; from names the input. */
 static int log_show(const tn_cmd *cmd, tn_oom_log *log, const char *from) {
   size_t count = 0, chosen = 0;
@@ -47,10 +35,11 @@ static int log_show(const tn_cmd *cmd, tn_oom_log *log, const char *from) {
   return cmd_print(&text);
 }
 
-/* Piece by piece: a log may be larger than memory, or still be written. */
-static int log_read(FILE *file, const char *path, tn_oom_log *log, tn_error *err) {
+/* Piece by piece: a log may be larger than memory, or still be written.  The head has been read already. */
+static int log_read(FILE *file, const char *path, const cmd_head *head, tn_oom_log *log, tn_error *err) {
   char piece[1 << 16];
   size_t got;
+  if (tn_oom_log_add(log, head->bytes, head->size)) return tn__error_set(err, TN_ENOMEM, NULL);
   while ((got = fread(piece, 1, sizeof piece, file)) > 0)
     if (tn_oom_log_add(log, piece, got)) return tn__error_set(err, TN_ENOMEM, NULL);
   if (ferror(file)) return tn__error_set(err, TN_EIO, "%.150s: %s", path, strerror(errno));
@@ -58,12 +47,12 @@ static int log_read(FILE *file, const char *path, tn_oom_log *log, tn_error *err
   return rc ? tn__error_set(err, rc, NULL) : TN_OK;
 }
 
-static int explain_log(const tn_cmd *cmd, FILE *file, const char *path) {
+static int explain_log(const tn_cmd *cmd, FILE *file, const char *path, const cmd_head *head) {
   tn_oom_log *log = NULL;
   tn_error err = {0};
   int rc = tn_oom_log_new(&log);
   if (rc) return cmd_fail(rc, NULL);
-  rc = log_read(file, path, log, &err);
+  rc = log_read(file, path, head, log, &err);
   int status = rc ? cmd_fail(rc, "%s", err.msg) : log_show(cmd, log, strcmp(path, "-") == 0 ? "standard input" : path);
   tn_oom_log_free(log);
   return status;
@@ -81,17 +70,26 @@ static int explain_message(const tn_cmd *cmd, const char *message) {
 
 static int explain_file(const tn_cmd *cmd, const char *path) {
   tn_error err = {0};
+  cmd_head head;
   FILE *file = file_open(path, &err);
   if (!file) return cmd_fail(err.code, "%s", err.msg);
-  int snapshot = is_snapshot(file);
-  int status = snapshot ? 0 : explain_log(cmd, file, path);
+  int rc = cmd_head_read(&head, file, path, &err), status;
+  if (rc)
+    status = cmd_fail(rc, "%s", err.msg);
+  else if (cmd_head_is_snapshot(&head))
+    status = cmd_explain_snapshot(cmd, file, path, &head);
+  else if (cmd->options.given[TN_OPTION_HTML])
+    status = cmd_fail(TN_EINVAL, "%.150s: not a memory snapshot; --html needs one", path);
+  else
+    status = explain_log(cmd, file, path, &head);
   file_close(file);
-  return snapshot ? explain_snapshot(cmd, path) : status;
+  return status;
 }
 
 int cmd_explain(const tn_cmd *cmd) {
   const char *message = cmd->options.value[TN_OPTION_MESSAGE];
   if (message && cmd->options.args_count) return cmd_fail(TN_EINVAL, "explain takes a FILE or --message, not both");
+  if (message && cmd->options.given[TN_OPTION_HTML]) return cmd_fail(TN_EINVAL, "--html needs a memory snapshot");
   if (message) return explain_message(cmd, message);
   if (!cmd->options.args_count) return cmd_fail(TN_EINVAL, "explain needs a FILE, or --message TEXT");
   return explain_file(cmd, cmd->options.args[0]);
