@@ -202,6 +202,46 @@ static void test_other_settings(void **state) {
   rec_free(r);
 }
 
+/* The free was not complete at once, though nothing came between: it was the failing allocation that waited for it. */
+static void test_completed_by_the_next_call(void **state) {
+  (void)state;
+  recording *r = rec_new((tn_conf){.private_expandable = 1}, 60 * MIB, 0);
+  rec_alloc(r, 40 * MIB);
+  tn_addr front = rec_alloc(r, 8 * MIB);
+  rec_alloc(r, 9 * MIB);
+  rec_dealloc(r, front, 1);
+  assert_int_equal(rec_alloc(r, 8 * MIB), 0);
+  tn_trace *trace = rec_trace(r, 0);
+  tn_replay_result result = replayed(trace, NULL, 60 * MIB);
+  assert_int_equal(result.exactness, TN_EXACT_YES);
+  assert_int_equal(result.stats.num_ooms, 1);
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
+/* Under the limit the block at an address is complete early, and another has its place when the first one's time comes. */
+static void test_address_has_a_new_tenant(void **state) {
+  (void)state;
+  recording *r = rec_new((tn_conf){.private_expandable = 1}, 0, 0);
+  rec_dealloc(r, rec_alloc(r, 22 * MIB), 0);
+  rec_alloc(r, 19 * MIB); /* of the 22, so that the next ones have 20 for themselves */
+  rec_alloc(r, 5 * MIB);
+  tn_addr first = rec_alloc(r, 8 * MIB);
+  rec_dealloc(r, rec_alloc(r, 30 * MIB), 0);
+  rec_dealloc(r, first, 1);
+  rec_alloc(r, 40 * MIB);                    /* has to wait under the limit, and to give the 30 back */
+  rec_dealloc(r, rec_alloc(r, 8 * MIB), 1); /* in first's place then */
+  rec_complete(r);                           /* first */
+  uint32_t last = r->entries_count;
+  rec_alloc(r, 8 * MIB); /* its own segment: what was in first's place is not complete */
+  tn_trace *trace = rec_trace(r, 0);
+  tn_replay_result result = replayed(trace, NULL, 85 * MIB);
+  assert_int_equal(result.exactness, TN_EXACT_NOT_COMPARED);
+  assert_true(result.oom_entry != TN_NONE && result.oom_entry >= last);
+  tn_trace_free(trace);
+  rec_free(r);
+}
+
 /* The limit was not there when it was recorded: that is no fault of the model. */
 static void test_other_limit(void **state) {
   (void)state;
@@ -288,7 +328,8 @@ int main(void) {
       cmocka_unit_test(test_default), cmocka_unit_test(test_expandable), cmocka_unit_test(test_settings),
       cmocka_unit_test(test_shared_blocks), cmocka_unit_test(test_pools), cmocka_unit_test(test_without_stacks),
       cmocka_unit_test(test_first_difference), cmocka_unit_test(test_difference_at_the_end), cmocka_unit_test(test_other_settings),
-      cmocka_unit_test(test_other_limit), cmocka_unit_test(test_limit_is_inferred), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_completed_by_the_next_call),
+      cmocka_unit_test(test_address_has_a_new_tenant), cmocka_unit_test(test_other_limit), cmocka_unit_test(test_limit_is_inferred), cmocka_unit_test(test_refused),
       cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
