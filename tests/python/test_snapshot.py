@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import recorded
-import snapshots
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import recorded
+import snapshots
 from snapshot_maker import SCHEMAS, Maker, pickle_as_cpp
 from snapshot_samples import FOLDER, either, refused
 from snapshot_samples import read as read_samples
@@ -40,7 +41,9 @@ def files() -> list[str]:
 def each(names: list[str]) -> Any:
     """Parametrizes with files; one skip when there are none."""
     skip = pytest.mark.skip(reason="the reference snapshots are not there")
-    return pytest.mark.parametrize("file", [recorded.SNAPSHOTS / name for name in names] or [pytest.param(None, marks=skip)], ids=lambda path: path and path.name)
+    return pytest.mark.parametrize(
+        "file", [recorded.SNAPSHOTS / name for name in names] or [pytest.param(None, marks=skip)], ids=lambda path: path and path.name
+    )
 
 
 def read(path: Path) -> tuple[bytes, Any]:
