@@ -335,7 +335,7 @@ TN_API const char *tn_block_state_name(int state);
  * Memory: less than twice the file's size, and never more than 128 MiB and eight times what was read of it. */
 TN_API int tn_snapshot_load(const char *path, tn_trace **out, tn_error *err);
 TN_API int tn_snapshot_parse(const void *data, size_t size, tn_trace **out, tn_error *err);
-/* 1 when the file begins like a pickle or JSON, packed or not, and not like a trace file; 0 also when it cannot be opened. */
+/* 1 when the file begins like a pickle or JSON of a snapshot, packed or not; 0 for a trace file, or when it cannot be opened. */
 TN_API int tn_snapshot_is_one(const char *path);
 
 /* ---- the caching model --------------------------------------------------------------------------------------------------- */

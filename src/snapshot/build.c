@@ -214,7 +214,8 @@ static int close_pairs(tn__build *build, const tn__item *pairs, size_t pair_coun
 static void arena_cut(tn__build *build) {
   while (build->stretches.count > 0) {
     const tn__stretch *last = tn__vec_at(&build->stretches, build->stretches.count - 1);
-    if (tn__build_object_at(build, last->object)->kind <= TN__OBJECT_LIST) return; /* or has moved on: then it has a later stretch */
+    if (tn__build_object_at(build, last->object)->kind <= TN__OBJECT_LIST)
+      return; /* or has moved on: then it has a later stretch */
     build->arena.count = last->at;
     build->stretches.count--;
   }

@@ -106,10 +106,20 @@ int tn_snapshot_load(const char *path, tn_trace **out, tn_error *err) {
   return rc ? tn__file_error(err, strcmp(path, "-") == 0 ? "standard input" : path, rc) : TN_OK;
 }
 
+/* Whether one of the words that every snapshot has comes soon. */
+static int speaks_of_segments(const tn__input *input) {
+  static const char *const words[] = {"segments", "device_traces", "total_size"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (memmem(input->at, tn__input_left(input), words[i], strlen(words[i]))) return 1;
+  return 0;
+}
+
 int tn_snapshot_is_one(const char *path) {
+  enum { LOOK_BYTES = 64 * 1024 };
   tn__input input;
-  if (tn__input_open(&input, path, NULL)) return 0;
+  if (!path || tn__input_open(&input, path, NULL)) return 0;
   enum form form = find_form(&input);
+  int found = (form == FORM_PICKLE || form == FORM_JSON) && !tn__input_fill(&input, LOOK_BYTES, NULL) && speaks_of_segments(&input);
   tn__input_close(&input);
-  return form == FORM_PICKLE || form == FORM_JSON;
+  return found;
 }

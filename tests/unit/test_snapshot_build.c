@@ -219,14 +219,10 @@ static void lists_that_move_in_turn(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(closed_while_others_are_open),
-      cmocka_unit_test(two_that_grow_in_turn),
-      cmocka_unit_test(equal_frames_and_stacks_are_one),
-      cmocka_unit_test(stacks_against_a_search),
-      cmocka_unit_test(different_stacks_of_one_hash),
-      cmocka_unit_test(texts_are_one),
-      cmocka_unit_test(a_file_made_to_fill_memory),
-      cmocka_unit_test(lists_that_move_in_turn),
+      cmocka_unit_test(closed_while_others_are_open),    cmocka_unit_test(two_that_grow_in_turn),
+      cmocka_unit_test(equal_frames_and_stacks_are_one), cmocka_unit_test(stacks_against_a_search),
+      cmocka_unit_test(different_stacks_of_one_hash),    cmocka_unit_test(texts_are_one),
+      cmocka_unit_test(a_file_made_to_fill_memory),      cmocka_unit_test(lists_that_move_in_turn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,22 +275,14 @@ static void unknown_keys_are_never_fatal(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_entry),
-      cmocka_unit_test(what_an_entry_lacks),
-      cmocka_unit_test(actions),
-      cmocka_unit_test(free_is_two_actions),
-      cmocka_unit_test(an_out_of_memory),
-      cmocka_unit_test(keys_that_come_twice),
-      cmocka_unit_test(a_segment),
-      cmocka_unit_test(sums_that_the_file_lacks),
-      cmocka_unit_test(a_history),
-      cmocka_unit_test(frames_without_a_line),
-      cmocka_unit_test(text_frames),
-      cmocka_unit_test(text_frames_are_turned_round),
-      cmocka_unit_test(annotations),
-      cmocka_unit_test(settings_become_meta),
-      cmocka_unit_test(wrong_values),
-      cmocka_unit_test(unknown_keys_are_never_fatal),
+      cmocka_unit_test(an_entry),         cmocka_unit_test(what_an_entry_lacks),
+      cmocka_unit_test(actions),          cmocka_unit_test(free_is_two_actions),
+      cmocka_unit_test(an_out_of_memory), cmocka_unit_test(keys_that_come_twice),
+      cmocka_unit_test(a_segment),        cmocka_unit_test(sums_that_the_file_lacks),
+      cmocka_unit_test(a_history),        cmocka_unit_test(frames_without_a_line),
+      cmocka_unit_test(text_frames),      cmocka_unit_test(text_frames_are_turned_round),
+      cmocka_unit_test(annotations),      cmocka_unit_test(settings_become_meta),
+      cmocka_unit_test(wrong_values),     cmocka_unit_test(unknown_keys_are_never_fatal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
