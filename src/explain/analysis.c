@@ -100,9 +100,10 @@ static int stream_busiest(const tn__analysis *a, uint32_t *out) {
 }
 
 static int stream_find(tn__analysis *a) {
-  for (uint32_t i = a->history.entry_count; i-- > 0;) {
-    if (a->history.entries[i].action != TN_ACTION_OOM) continue;
-    a->stream = a->history.entries[i].stream;
+  for (size_t i = a->history.others.count; i-- > 0;) {
+    const tn_entry *entry = &a->history.entries[TN_VEC(&a->history.others, uint32_t)[i]];
+    if (entry->action != TN_ACTION_OOM) continue;
+    a->stream = entry->stream;
     return TN_OK;
   }
   a->stream = 0;

@@ -19,10 +19,10 @@
 #include "explain/rounding.h"
 
 #define BEFORE (1u << 31) /* in span_of while matching: a number among those from before the history */
-
 #define BYTES_SUM_MAX ((uint64_t)1 << 60) /* tn_trace_check() keeps what segments hold below 2^62 */
+#define SMALL_MAX ((uint64_t)1 << 20)     /* rounded requests up to this come from the small pool, which keeps no remainders */
 
-/* Places are the addresses that a block or a segment begins at, numbered by address. */
+/* Places are the addresses of blocks, numbered as they appear.  Ranks are those of large blocks and of segments, by address. */
 typedef struct builder {
   tn__chronicle *history;
   const tn_segment *segments; /* of the device, at the end */
@@ -30,12 +30,18 @@ typedef struct builder {
   tn__rounding rounding;
   tn_vec addrs;       /* tn_addr by place */
   tn_map places;      /* address -> place */
-  uint32_t *place_of; /* by entry; TN_NONE: it names no address */
+  uint32_t *place_of; /* by entry; TN_NONE: it names no block */
   uint32_t *live;     /* by place: the span there; TN_NONE */
   tn_vec before;      /* tn__span, from before the history */
-  tn__ranks live_set, segment_set;
-  uint64_t *segment_bytes; /* by place, of those in segment_set */
-  uint8_t *is_exact;       /* by place: blocks there keep no remainder (small pool) */
+  uint32_t alloc_count;
+  tn_vec large;       /* uint32_t: entries that matter for sizes: of large blocks, and of segments */
+  /* While going back: */
+  tn_vec rank_addrs;  /* tn_addr by rank */
+  uint32_t *rank_of;  /* by place; TN_NONE: of no large block */
+  uint32_t *held;     /* by rank: the large span there; TN_NONE */
+  tn__ranks held_set, segment_set;
+  uint64_t *segment_bytes; /* by rank, of those in segment_set */
+  uint8_t *is_exact;       /* by rank: blocks there keep no remainder (small pool) */
 } builder;
 
 /* ---- places -------------------------------------------------------------------------------------------------------------- */
@@ -50,7 +56,6 @@ static int names_segment(const tn_entry *entry) {
 
 static int is_active(const tn_segment_block *block) { return block->state != TN_BLOCK_INACTIVE; }
 
-/* The number in order of appearance, for now. */
 static int place_add(builder *b, tn_addr addr, uint32_t *out) {
   uint32_t place = tn__map_get(&b->places, addr);
   if (place == TN_NONE) {
@@ -58,70 +63,38 @@ static int place_add(builder *b, tn_addr addr, uint32_t *out) {
     TN_TRY(tn__map_set(&b->places, addr, place));
     TN_TRY(tn__vec_push(&b->addrs, &addr));
   }
-  if (out) *out = place;
+  *out = place;
   return TN_OK;
 }
 
-static int addr_compare(const void *a, const void *b) {
-  tn_addr left = *(const tn_addr *)a, right = *(const tn_addr *)b;
-  return left < right ? -1 : left > right;
-}
-
-/* By address from now on. */
-static int places_sort(builder *b) {
-  size_t count = b->addrs.count;
-  uint32_t *renamed = tn__mem_alloc((count + 1) * sizeof *renamed);
-  tn_addr *sorted = tn__mem_alloc((count + 1) * sizeof *sorted);
-  int rc = renamed && sorted ? TN_OK : TN_ENOMEM;
-  if (!rc && count) {
-    memcpy(sorted, b->addrs.data, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, addr_compare);
-    for (size_t i = 0; i < count; i++) {
-      renamed[tn__map_get(&b->places, sorted[i])] = (uint32_t)i;
-      (void)tn__map_set(&b->places, sorted[i], (uint32_t)i); /* replaces: needs no memory */
-    }
-    memcpy(b->addrs.data, sorted, count * sizeof *sorted);
-    for (uint32_t i = 0; i < b->history->entry_count; i++)
-      if (b->place_of[i] != TN_NONE) b->place_of[i] = renamed[b->place_of[i]];
+static int place_entry(builder *b, uint32_t at) {
+  const tn_entry *entry = &b->history->entries[at];
+  b->place_of[at] = TN_NONE;
+  if (!names_block(entry)) return tn__vec_push(&b->history->others, &at);
+  if (tn__chronicle_ignores(b->history, entry)) {
+    b->history->odd_count++;
+    return TN_OK;
   }
-  tn__mem_free(sorted);
-  tn__mem_free(renamed);
-  return rc;
+  b->alloc_count += entry->action == TN_ACTION_ALLOC;
+  if (at && b->place_of[at - 1] != TN_NONE && entry[-1].addr == entry->addr) { /* a free completes where it was asked for */
+    b->place_of[at] = b->place_of[at - 1];
+    return TN_OK;
+  }
+  return place_add(b, entry->addr, &b->place_of[at]);
 }
 
 static int places_gather(builder *b) {
-  const tn__chronicle *history = b->history;
-  for (uint32_t i = 0; i < history->entry_count; i++) {
-    const tn_entry *entry = &history->entries[i];
-    b->place_of[i] = TN_NONE;
-    if (!names_block(entry) && !names_segment(entry)) continue;
-    if (tn__chronicle_ignores(history, entry)) {
-      b->history->odd_count++;
-      continue;
-    }
-    if (i && b->place_of[i - 1] != TN_NONE && entry[-1].addr == entry->addr)
-      b->place_of[i] = b->place_of[i - 1]; /* a free completes where it was asked for */
-    else
-      TN_TRY(place_add(b, entry->addr, &b->place_of[i]));
-  }
-  for (uint32_t i = 0; i < history->device->segments_count; i++) {
+  uint32_t place;
+  for (uint32_t i = 0; i < b->history->entry_count; i++) TN_TRY(place_entry(b, i));
+  for (uint32_t i = 0; i < b->history->device->segments_count; i++) {
     const tn_segment *segment = &b->segments[i];
-    TN_TRY(place_add(b, segment->addr, NULL));
     for (uint32_t k = 0; k < segment->blocks_count; k++)
-      if (is_active(&b->blocks[segment->blocks_at + k])) TN_TRY(place_add(b, b->blocks[segment->blocks_at + k].addr, NULL));
+      if (is_active(&b->blocks[segment->blocks_at + k])) TN_TRY(place_add(b, b->blocks[segment->blocks_at + k].addr, &place));
   }
-  return places_sort(b);
-}
-
-static int places_open(builder *b) {
-  size_t count = b->addrs.count;
-  b->live = tn__mem_alloc((count + 1) * sizeof *b->live);
-  b->segment_bytes = tn__mem_zalloc(count + 1, sizeof *b->segment_bytes);
-  b->is_exact = tn__mem_zalloc(count + 1, 1);
-  if (!b->live || !b->segment_bytes || !b->is_exact) return TN_ENOMEM;
-  for (size_t i = 0; i < count; i++) b->live[i] = TN_NONE;
-  TN_TRY(tn__ranks_init(&b->live_set, (uint32_t)count));
-  return tn__ranks_init(&b->segment_set, (uint32_t)count);
+  b->live = tn__mem_alloc((b->addrs.count + 1) * sizeof *b->live);
+  if (!b->live) return TN_ENOMEM;
+  for (size_t i = 0; i < b->addrs.count; i++) b->live[i] = TN_NONE;
+  return TN_OK;
 }
 
 /* ---- forward: matching --------------------------------------------------------------------------------------------------- */
@@ -129,6 +102,8 @@ static int places_open(builder *b) {
 static tn__span *span_at(builder *b, uint32_t span) {
   return span & BEFORE ? tn__vec_at(&b->before, span & ~BEFORE) : tn__vec_at(&b->history->spans, span);
 }
+
+static int is_large(const builder *b, const tn__span *span) { return tn__rounded(&b->rounding, span->requested_bytes) > SMALL_MAX; }
 
 static tn__span span_new(const tn_entry *entry, uint32_t alloc) {
   return (tn__span){.addr = entry->addr,
@@ -162,7 +137,7 @@ static int match_alloc(builder *b, uint32_t at) {
   TN_TRY(tn__vec_push(&b->history->spans, &added));
   b->live[place] = span;
   b->history->span_of[at] = span;
-  return TN_OK;
+  return is_large(b, &added) ? tn__vec_push(&b->large, &at) : TN_OK;
 }
 
 /* The span that an entry frees, one from before the history when none is live there. */
@@ -197,20 +172,25 @@ static int match_done(builder *b, uint32_t at) {
   if (!was_live) found->was_pending = 1;
   found->done = at;
   b->live[b->place_of[at]] = TN_NONE;
-  return TN_OK;
+  return is_large(b, found) ? tn__vec_push(&b->large, &at) : TN_OK;
+}
+
+static int match_entry(builder *b, uint32_t at) {
+  const tn_entry *entry = &b->history->entries[at];
+  b->history->span_of[at] = TN_NONE;
+  if (b->place_of[at] == TN_NONE) {
+    int sizes = names_segment(entry) && !tn__chronicle_ignores(b->history, entry);
+    return sizes ? tn__vec_push(&b->large, &at) : TN_OK;
+  }
+  switch (entry->action) {
+    case TN_ACTION_ALLOC: return match_alloc(b, at);
+    case TN_ACTION_FREE_REQUESTED: return match_asked(b, at);
+    default: return match_done(b, at);
+  }
 }
 
 static int match_entries(builder *b) {
-  for (uint32_t i = 0; i < b->history->entry_count; i++) {
-    b->history->span_of[i] = TN_NONE;
-    if (b->place_of[i] == TN_NONE) continue;
-    switch (b->history->entries[i].action) {
-      case TN_ACTION_ALLOC: TN_TRY(match_alloc(b, i)); break;
-      case TN_ACTION_FREE_REQUESTED: TN_TRY(match_asked(b, i)); break;
-      case TN_ACTION_FREE_COMPLETED: TN_TRY(match_done(b, i)); break;
-      default: break;
-    }
-  }
+  for (uint32_t i = 0; i < b->history->entry_count; i++) TN_TRY(match_entry(b, i));
   return TN_OK;
 }
 
@@ -289,36 +269,117 @@ static int spans_join(builder *b) {
 
 /* ---- backward: sizes ----------------------------------------------------------------------------------------------------- */
 
-static tn_addr addr_of(const builder *b, uint32_t place) { return TN_VEC(&b->addrs, tn_addr)[place]; }
-
-static void segment_put(builder *b, uint32_t place, uint64_t bytes, int is_exact) {
-  tn__ranks_add(&b->segment_set, place);
-  b->segment_bytes[place] = bytes;
-  b->is_exact[place] = (uint8_t)is_exact;
+static int addr_compare(const void *a, const void *b) {
+  tn_addr left = *(const tn_addr *)a, right = *(const tn_addr *)b;
+  return left < right ? -1 : left > right;
 }
 
-/* The place of the segment that an address lies in; TN_NONE: in none that is known, as in expandable segments. */
-static uint32_t segment_of(const builder *b, uint32_t place) {
-  uint32_t segment = tn__ranks_up_to(&b->segment_set, place);
-  if (segment == TN_NONE || addr_of(b, place) - addr_of(b, segment) >= b->segment_bytes[segment]) return TN_NONE;
+/* What a span takes when it keeps no remainder.  Those that contradict others count nothing and stay so. */
+static void sizes_round(builder *b) {
+  for (size_t i = 0; i < b->history->spans.count; i++) {
+    tn__span *span = &TN__SPANS(b->history)[i];
+    if (!(span->flags & TN__SPAN_HAS_END) && span->requested_bytes) span->bytes = tn__rounded(&b->rounding, span->requested_bytes);
+  }
+}
+
+static int is_ranked(const builder *b, const tn__span *span) { return span->bytes > SMALL_MAX || is_large(b, span); }
+
+/* Each place once: rank_of marks those that are there. */
+static int rank_place(builder *b, uint32_t place) {
+  if (b->rank_of[place] != TN_NONE) return TN_OK;
+  b->rank_of[place] = 0;
+  return tn__vec_push(&b->rank_addrs, tn__vec_at(&b->addrs, place));
+}
+
+static int rank_addrs_gather(builder *b) {
+  for (size_t i = 0; i < b->large.count; i++) {
+    uint32_t at = TN_VEC(&b->large, uint32_t)[i];
+    if (b->place_of[at] != TN_NONE)
+      TN_TRY(rank_place(b, b->place_of[at]));
+    else
+      TN_TRY(tn__vec_push(&b->rank_addrs, &b->history->entries[at].addr));
+  }
+  for (uint32_t i = 0; i < b->history->device->segments_count; i++)
+    if (!(b->segments[i].flags & TN_SEGMENT_EXPANDABLE)) TN_TRY(tn__vec_push(&b->rank_addrs, &b->segments[i].addr));
+  for (uint32_t place = 0; place < b->addrs.count; place++)
+    if (b->live[place] != TN_NONE && is_ranked(b, &TN__SPANS(b->history)[b->live[place]])) TN_TRY(rank_place(b, place));
+  return TN_OK;
+}
+
+static void rank_addrs_sort(builder *b) {
+  tn_addr *addrs = b->rank_addrs.data;
+  size_t count = 0;
+  if (!b->rank_addrs.count) return;
+  qsort(addrs, b->rank_addrs.count, sizeof *addrs, addr_compare);
+  for (size_t i = 0; i < b->rank_addrs.count; i++)
+    if (!count || addrs[count - 1] != addrs[i]) addrs[count++] = addrs[i];
+  b->rank_addrs.count = count;
+}
+
+/* Only of an address that has one. */
+static uint32_t rank_at(const builder *b, tn_addr addr) {
+  const tn_addr *addrs = b->rank_addrs.data;
+  size_t low = 0, high = b->rank_addrs.count;
+  while (high - low > 1) {
+    size_t middle = (low + high) / 2;
+    if (addrs[middle] <= addr)
+      low = middle;
+    else
+      high = middle;
+  }
+  return (uint32_t)low;
+}
+
+static int ranks_open(builder *b) {
+  size_t places = b->addrs.count;
+  b->rank_of = tn__mem_alloc((places + 1) * sizeof *b->rank_of);
+  if (!b->rank_of) return TN_ENOMEM;
+  for (size_t i = 0; i < places; i++) b->rank_of[i] = TN_NONE;
+  TN_TRY(rank_addrs_gather(b));
+  rank_addrs_sort(b);
+  size_t count = b->rank_addrs.count;
+  b->held = tn__mem_alloc((count + 1) * sizeof *b->held);
+  b->segment_bytes = tn__mem_zalloc(count + 1, sizeof *b->segment_bytes);
+  b->is_exact = tn__mem_zalloc(count + 1, 1);
+  if (!b->held || !b->segment_bytes || !b->is_exact) return TN_ENOMEM;
+  for (size_t i = 0; i < count; i++) {
+    uint32_t place = tn__map_get(&b->places, TN_VEC(&b->rank_addrs, tn_addr)[i]);
+    if (place != TN_NONE) b->rank_of[place] = (uint32_t)i;
+    b->held[i] = TN_NONE;
+  }
+  TN_TRY(tn__ranks_init(&b->held_set, (uint32_t)count));
+  return tn__ranks_init(&b->segment_set, (uint32_t)count);
+}
+
+static tn_addr addr_of(const builder *b, uint32_t rank) { return TN_VEC(&b->rank_addrs, tn_addr)[rank]; }
+
+static void segment_put(builder *b, uint32_t rank, uint64_t bytes, int is_exact) {
+  tn__ranks_add(&b->segment_set, rank);
+  b->segment_bytes[rank] = bytes;
+  b->is_exact[rank] = (uint8_t)is_exact;
+}
+
+/* The rank of the segment that an address lies in; TN_NONE: in none that is known, as in expandable segments. */
+static uint32_t segment_of(const builder *b, uint32_t rank) {
+  uint32_t segment = tn__ranks_up_to(&b->segment_set, rank);
+  if (segment == TN_NONE || addr_of(b, rank) - addr_of(b, segment) >= b->segment_bytes[segment]) return TN_NONE;
   return segment;
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* From a place to the next live block or the end of its segment. */
-static uint64_t room_at(const builder *b, uint32_t place, uint32_t segment) {
-  uint64_t room = b->segment_bytes[segment] - (addr_of(b, place) - addr_of(b, segment));
-  uint32_t next = place + 1 < b->addrs.count ? tn__ranks_from(&b->live_set, place + 1) : TN_NONE;
-  return next == TN_NONE ? room : min_u64(room, addr_of(b, next) - addr_of(b, place));
+/* From a rank to the next block that is held or the end of its segment. */
+static uint64_t room_at(const builder *b, uint32_t rank, uint32_t segment) {
+  uint64_t room = b->segment_bytes[segment] - (addr_of(b, rank) - addr_of(b, segment));
+  uint32_t next = rank + 1 < b->rank_addrs.count ? tn__ranks_from(&b->held_set, rank + 1) : TN_NONE;
+  return next == TN_NONE ? room : min_u64(room, addr_of(b, next) - addr_of(b, rank));
 }
 
-static void size_find(builder *b, uint32_t place) {
-  tn__span *span = tn__vec_at(&b->history->spans, b->live[place]);
-  uint32_t segment = segment_of(b, place);
-  span->bytes = tn__rounded(&b->rounding, span->requested_bytes);
+static void size_find(builder *b, uint32_t rank) {
+  tn__span *span = &TN__SPANS(b->history)[b->held[rank]];
+  uint32_t segment = segment_of(b, rank);
   if (segment == TN_NONE) return;
-  uint64_t room = room_at(b, place, segment);
+  uint64_t room = room_at(b, rank, segment);
   if (span->bytes > room) {
     span->bytes = room;
     span->flags |= TN__SPAN_ODD;
@@ -328,58 +389,65 @@ static void size_find(builder *b, uint32_t place) {
   }
 }
 
-/* A block appears at place: what lies between it and the block to its left is now known to be too small to be free. */
-static void neighbour_fix(builder *b, uint32_t place) {
-  uint32_t left = place ? tn__ranks_up_to(&b->live_set, place - 1) : TN_NONE, segment = segment_of(b, place);
+/* A block appears at rank: what lies between it and the block to its left is now known to be too small to be free. */
+static void neighbour_fix(builder *b, uint32_t rank) {
+  uint32_t left = rank ? tn__ranks_up_to(&b->held_set, rank - 1) : TN_NONE, segment = segment_of(b, rank);
   if (left == TN_NONE || segment == TN_NONE || left < segment || b->is_exact[segment]) return;
-  tn__span *span = tn__vec_at(&b->history->spans, b->live[left]);
-  uint64_t room = addr_of(b, place) - addr_of(b, left);
+  tn__span *span = &TN__SPANS(b->history)[b->held[left]];
+  uint64_t room = addr_of(b, rank) - addr_of(b, left);
   if (span->flags & TN__SPAN_HAS_END || span->bytes >= room) return;
   if (tn__rounding_keeps_rest(&b->rounding, span->bytes, room - span->bytes)) span->bytes = room;
 }
 
 static void undo_done(builder *b, uint32_t at) {
-  uint32_t place = b->place_of[at];
-  b->live[place] = b->history->span_of[at];
-  tn__ranks_add(&b->live_set, place);
-  size_find(b, place);
-  neighbour_fix(b, place);
+  uint32_t rank = b->rank_of[b->place_of[at]];
+  b->held[rank] = b->history->span_of[at];
+  tn__ranks_add(&b->held_set, rank);
+  size_find(b, rank);
+  neighbour_fix(b, rank);
 }
 
 static void undo_alloc(builder *b, uint32_t at) {
-  uint32_t place = b->place_of[at];
-  if (b->live[place] != b->history->span_of[at]) return; /* it counts nothing */
-  b->live[place] = TN_NONE;
-  tn__ranks_remove(&b->live_set, place);
+  uint32_t rank = b->rank_of[b->place_of[at]];
+  if (b->held[rank] != b->history->span_of[at]) return; /* it counts nothing */
+  b->held[rank] = TN_NONE;
+  tn__ranks_remove(&b->held_set, rank);
 }
 
 static void undo(builder *b, uint32_t at) {
   const tn_entry *entry = &b->history->entries[at];
-  if (b->place_of[at] == TN_NONE) return;
   switch (entry->action) {
     case TN_ACTION_FREE_COMPLETED: undo_done(b, at); break;
     case TN_ACTION_ALLOC: undo_alloc(b, at); break;
-    case TN_ACTION_SEGMENT_FREE: segment_put(b, b->place_of[at], entry->bytes, entry->bytes <= (uint64_t)2 << 20); break;
-    case TN_ACTION_SEGMENT_ALLOC: tn__ranks_remove(&b->segment_set, b->place_of[at]); break;
-    default: break;
+    case TN_ACTION_SEGMENT_FREE: segment_put(b, rank_at(b, entry->addr), entry->bytes, entry->bytes <= 2 * SMALL_MAX); break;
+    default: tn__ranks_remove(&b->segment_set, rank_at(b, entry->addr)); break;
   }
 }
 
-static void sizes_find(builder *b) {
+/* Segments and large blocks at the end. */
+static void ends_put(builder *b) {
   for (uint32_t i = 0; i < b->history->device->segments_count; i++) {
     const tn_segment *segment = &b->segments[i];
     if (segment->flags & TN_SEGMENT_EXPANDABLE) continue; /* its blocks keep no remainder, and its borders move */
-    segment_put(b, tn__map_get(&b->places, segment->addr), segment->bytes, (segment->flags & TN_SEGMENT_SMALL) != 0);
+    segment_put(b, rank_at(b, segment->addr), segment->bytes, (segment->flags & TN_SEGMENT_SMALL) != 0);
   }
-  for (uint32_t place = 0; place < b->addrs.count; place++)
-    if (b->live[place] != TN_NONE) tn__ranks_add(&b->live_set, place);
-  for (uint32_t i = b->history->entry_count; i-- > 0;) undo(b, i);
-  /* Without final segments, what is live at the end has not been seen. */
+  for (size_t place = 0; place < b->addrs.count; place++) {
+    if (b->live[place] == TN_NONE || b->rank_of[place] == TN_NONE) continue;
+    b->held[b->rank_of[place]] = b->live[place];
+    tn__ranks_add(&b->held_set, b->rank_of[place]);
+  }
+}
+
+static int sizes_find(builder *b) {
+  sizes_round(b);
+  TN_TRY(ranks_open(b));
+  ends_put(b);
+  for (size_t i = b->large.count; i-- > 0;) undo(b, TN_VEC(&b->large, uint32_t)[i]);
   for (size_t i = 0; i < b->history->spans.count; i++) {
-    tn__span *span = tn__vec_at(&b->history->spans, i);
-    if (!span->bytes && span->requested_bytes) span->bytes = tn__rounded(&b->rounding, span->requested_bytes);
+    tn__span *span = &TN__SPANS(b->history)[i];
     if (span->requested_bytes > span->bytes) span->requested_bytes = span->bytes;
   }
+  return TN_OK;
 }
 
 /* ---- levels -------------------------------------------------------------------------------------------------------------- */
@@ -403,13 +471,13 @@ static void level_add(tn__level *level, const tn__span *span, int is_allocated) 
 }
 
 /* What the segments hold at the end, and going back from there, what they held at first. */
-static void levels_find(builder *b) {
+static void reserved_find(builder *b) {
   tn__chronicle *history = b->history;
   int64_t change = 0, lowest = 0; /* of the running sum backwards */
   uint64_t reserved = 0;
   for (uint32_t i = 0; i < history->device->segments_count; i++) reserved += b->segments[i].bytes;
-  for (uint32_t i = history->entry_count; i-- > 0;) {
-    change -= reserved_change(history, &history->entries[i]);
+  for (size_t i = history->others.count; i-- > 0;) {
+    change -= reserved_change(history, &history->entries[TN_VEC(&history->others, uint32_t)[i]]);
     if (change < lowest) lowest = change;
   }
   if ((int64_t)reserved + lowest < 0) { /* more was given back than was ever there */
@@ -417,11 +485,17 @@ static void levels_find(builder *b) {
     reserved = (uint64_t)-lowest;
   }
   history->first.reserved_bytes = (uint64_t)((int64_t)reserved + change);
-  for (size_t i = 0; i < history->before_count; i++)
-    level_add(&history->first, &TN__SPANS(history)[i], !TN__SPANS(history)[i].was_pending);
-  tn__walk walk = tn__walk_begin(history);
-  while (tn__walk_next(&walk)) {}
-  history->last = walk.level;
+  history->last.reserved_bytes = reserved;
+}
+
+static void levels_find(builder *b) {
+  tn__chronicle *history = b->history;
+  reserved_find(b);
+  for (size_t i = 0; i < history->spans.count; i++) {
+    const tn__span *span = &TN__SPANS(history)[i];
+    if (i < history->before_count) level_add(&history->first, span, !span->was_pending);
+    if (span->done == TN_NONE) level_add(&history->last, span, span->asked == TN_NONE && !span->was_pending);
+  }
 }
 
 /* ---- the history --------------------------------------------------------------------------------------------------------- */
@@ -434,6 +508,8 @@ static int builder_open(builder *b, tn__chronicle *history) {
   b->blocks = tn_trace_table(history->trace, TN_TABLE_SEGMENT_BLOCK, NULL);
   tn__vec_init(&b->addrs, sizeof(tn_addr));
   tn__vec_init(&b->before, sizeof(tn__span));
+  tn__vec_init(&b->large, sizeof(uint32_t));
+  tn__vec_init(&b->rank_addrs, sizeof(tn_addr));
   tn__map_init(&b->places);
   b->place_of = tn__mem_alloc((count + 1) * sizeof *b->place_of);
   history->span_of = tn__mem_alloc((count + 1) * sizeof *history->span_of);
@@ -444,28 +520,25 @@ static void builder_close(builder *b) {
   tn__mem_free(b->is_exact);
   tn__mem_free(b->segment_bytes);
   tn__ranks_deinit(&b->segment_set);
-  tn__ranks_deinit(&b->live_set);
+  tn__ranks_deinit(&b->held_set);
+  tn__mem_free(b->held);
+  tn__mem_free(b->rank_of);
+  tn__vec_deinit(&b->rank_addrs);
   tn__mem_free(b->live);
   tn__mem_free(b->place_of);
   tn__map_deinit(&b->places);
+  tn__vec_deinit(&b->large);
   tn__vec_deinit(&b->before);
   tn__vec_deinit(&b->addrs);
 }
 
-static uint32_t allocs_count(const tn__chronicle *history) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < history->entry_count; i++) count += history->entries[i].action == TN_ACTION_ALLOC;
-  return count;
-}
-
 static int build(builder *b) {
   TN_TRY(places_gather(b));
-  TN_TRY(places_open(b));
-  TN_TRY(tn__vec_reserve(&b->history->spans, allocs_count(b->history)));
+  TN_TRY(tn__vec_reserve(&b->history->spans, b->alloc_count));
   TN_TRY(match_entries(b));
   TN_TRY(match_end(b));
   TN_TRY(spans_join(b));
-  sizes_find(b);
+  TN_TRY(sizes_find(b));
   levels_find(b);
   return TN_OK;
 }
@@ -476,6 +549,7 @@ int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t dev
   const tn_entry *entries = tn_trace_table(trace, TN_TABLE_ENTRY, NULL);
   *history = (tn__chronicle){.trace = trace};
   tn__vec_init(&history->spans, sizeof(tn__span));
+  tn__vec_init(&history->others, sizeof(uint32_t));
   if (device_record >= devices) return TN_EINVAL;
   history->device = &device[device_record];
   history->entries = entries ? entries + history->device->entries_at : NULL;
@@ -489,6 +563,7 @@ int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t dev
 }
 
 void tn__chronicle_deinit(tn__chronicle *history) {
+  tn__vec_deinit(&history->others);
   tn__vec_deinit(&history->spans);
   tn__mem_free(history->span_of);
   history->span_of = NULL;
@@ -498,21 +573,7 @@ void tn__chronicle_deinit(tn__chronicle *history) {
 
 tn__walk tn__walk_begin(const tn__chronicle *history) { return (tn__walk){.history = history, .level = history->first}; }
 
-int tn__walk_next(tn__walk *walk) {
-  const tn__chronicle *history = walk->history;
-  if (walk->moment >= history->entry_count) return 0;
-  uint32_t at = walk->moment++, number = history->span_of[at];
-  tn__level *level = &walk->level;
-  const tn__span *span = number == TN_NONE ? NULL : &TN__SPANS(history)[number];
-  if (!span) {
-    level->reserved_bytes = (uint64_t)((int64_t)level->reserved_bytes + reserved_change(history, &history->entries[at]));
-    return 1;
-  }
-  if (span->alloc == at) level_add(level, span, 1);
-  if (span->asked == at) {
-    level->allocated_bytes -= span->bytes;
-    level->requested_bytes -= span->requested_bytes;
-  }
-  if (span->done == at) level->active_bytes -= span->bytes;
-  return 1;
+void tn__walk_reserved(tn__walk *walk, uint32_t at) {
+  int64_t change = reserved_change(walk->history, &walk->history->entries[at]);
+  walk->level.reserved_bytes = (uint64_t)((int64_t)walk->level.reserved_bytes + change);
 }

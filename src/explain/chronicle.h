@@ -53,6 +53,7 @@ typedef struct tn__chronicle {
   uint32_t odd_count;      /* contradictions among entries, or between them and the final segments */
   tn_vec spans;            /* tn__span; those from before the history first, then in the order of allocation */
   uint32_t before_count;   /* how many of them were there before the history */
+  tn_vec others;           /* uint32_t: entries that are not of blocks (of segments, OOM ...), in order */
   uint32_t *span_of;       /* by entry: the span that ALLOC, FREE_REQUESTED, FREE_COMPLETED speaks of; TN_NONE */
   tn__level first, last;   /* at moment 0 and at the snapshot */
 } tn__chronicle;
@@ -74,7 +75,30 @@ typedef struct tn__walk {
 } tn__walk;
 
 tn__walk tn__walk_begin(const tn__chronicle *history);
-int tn__walk_next(tn__walk *walk); /* takes the entry at walk->moment; 0 at the end */
+void tn__walk_reserved(tn__walk *walk, uint32_t at); /* what an entry that is not of a block does; for tn__walk_next() */
+
+/* Takes the entry at walk->moment; 0 at the end.  Inline: every check walks. */
+static inline int tn__walk_next(tn__walk *walk) {
+  const tn__chronicle *history = walk->history;
+  if (walk->moment >= history->entry_count) return 0;
+  uint32_t at = walk->moment++, number = history->span_of[at];
+  if (number == TN_NONE) {
+    tn__walk_reserved(walk, at);
+    return 1;
+  }
+  const tn__span *span = &((const tn__span *)history->spans.data)[number];
+  if (span->alloc == at) {
+    walk->level.active_bytes += span->bytes;
+    walk->level.allocated_bytes += span->bytes;
+    walk->level.requested_bytes += span->requested_bytes;
+  }
+  if (span->asked == at) {
+    walk->level.allocated_bytes -= span->bytes;
+    walk->level.requested_bytes -= span->requested_bytes;
+  }
+  if (span->done == at) walk->level.active_bytes -= span->bytes;
+  return 1;
+}
 
 /* Is the span live at a moment?  allocated: not yet asked for; active: its memory is not yet given back. */
 static inline int tn__span_is_active(const tn__span *span, uint32_t moment) {

@@ -224,10 +224,10 @@ static int copies_find(tn__analysis *a) {
 }
 
 int tn__find_held(tn__analysis *a) {
-  held h = held_look(a);
   TN_TRY(held_over_find(a));
   TN_TRY(copies_find(a));
-  if (!a->phases.has_stacks) return TN_OK;
+  if (!a->phases.has_backward && !a->phases.has_optimizer) return TN_OK;
+  held h = held_look(a);
   TN_TRY(grads_kept_find(a, &h));
   TN_TRY(opt_temp_find(a, &h));
   return grads_peak_find(a, &h);

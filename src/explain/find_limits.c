@@ -133,8 +133,9 @@ static int cap_find(const oom *o, tn__analysis *a) {
 
 static int oom_find(tn__analysis *a) {
   oom o = {.entry = TN_NONE};
-  for (uint32_t i = 0; i < a->history.entry_count; i++)
-    if (a->history.entries[i].action == TN_ACTION_OOM) o.entry = i, o.count++;
+  const uint32_t *others = a->history.others.data;
+  for (size_t i = 0; i < a->history.others.count; i++)
+    if (a->history.entries[others[i]].action == TN_ACTION_OOM) o.entry = others[i], o.count++;
   if (o.entry == TN_NONE) return TN_OK;
   TN_TRY(oom_look(&o, a));
   tn__note note = tn__note_open(TN__FINDING_OOM, TN__SEVERITY_FAULT, o.asked_bytes);
@@ -150,11 +151,8 @@ static int oom_find(tn__analysis *a) {
 
 /* A row of SEGMENT_FREE that an allocation caused: one follows at once, from the same place, and empty_cache() is not in the stack. */
 typedef struct retries {
-  uint32_t count, first, stack;
-  uint64_t bytes;       /* given back */
-  uint32_t row_begin;   /* TN_NONE: no row is open */
-  uint64_t row_bytes;
-  uint32_t row_segments, segments;
+  uint32_t count, first, stack, segments;
+  uint64_t bytes; /* given back */
 } retries;
 
 static int is_giving_back(const tn_entry *entry) {
@@ -172,26 +170,31 @@ static int same_place(const tn__analysis *a, const tn_entry *one, const tn_entry
   return group == TN_NONE || group == tn__stacks_group(&a->stacks, other->stack);
 }
 
-static void retries_see(retries *r, const tn__analysis *a, uint32_t at) {
-  const tn_entry *entry = &a->history.entries[at];
-  if (is_giving_back(entry)) {
-    if (r->row_begin == TN_NONE) r->row_begin = at, r->row_bytes = 0, r->row_segments = 0;
-    r->row_bytes += entry->bytes;
-    r->row_segments++;
-    return;
+/* The row that begins at an entry; returns the entry after it.  Events are processed before the allocator asks again, so blocks may
+ * complete in between. */
+static uint32_t row_see(retries *r, const tn__analysis *a, uint32_t begin) {
+  const tn_entry *entries = a->history.entries;
+  uint32_t at = begin, segments = 0;
+  uint64_t bytes = 0;
+  for (; at < a->history.entry_count; at++) {
+    if (!is_giving_back(&entries[at]) && entries[at].action != TN_ACTION_FREE_COMPLETED) break;
+    if (!is_giving_back(&entries[at]) || tn__chronicle_ignores(&a->history, &entries[at])) continue;
+    bytes += entries[at].bytes;
+    segments++;
   }
-  if (entry->action == TN_ACTION_FREE_COMPLETED || r->row_begin == TN_NONE) return; /* events are processed before it asks again */
-  if (is_asking(entry) && same_place(a, &a->history.entries[r->row_begin], entry)) {
-    if (!r->count++) r->first = at, r->stack = tn__stacks_group(&a->stacks, entry->stack);
-    r->bytes += r->row_bytes;
-    r->segments += r->row_segments;
-  }
-  r->row_begin = TN_NONE;
+  if (at == a->history.entry_count || !is_asking(&entries[at]) || !same_place(a, &entries[begin], &entries[at])) return at;
+  if (!r->count++) r->first = at, r->stack = tn__stacks_group(&a->stacks, entries[at].stack);
+  r->bytes += bytes;
+  r->segments += segments;
+  return at;
 }
 
 static int retries_find(tn__analysis *a) {
-  retries r = {.row_begin = TN_NONE};
-  for (uint32_t i = 0; i < a->history.entry_count; i++) retries_see(&r, a, i);
+  retries r = {0};
+  const uint32_t *others = a->history.others.data;
+  uint32_t next = 0;
+  for (size_t i = 0; i < a->history.others.count; i++)
+    if (others[i] >= next && is_giving_back(&a->history.entries[others[i]])) next = row_see(&r, a, others[i]);
   if (!r.count) return TN_OK;
   tn__note note = tn__note_open(TN__FINDING_RETRIES, TN__SEVERITY_WASTE, r.bytes);
   note.finding.entry = r.first;

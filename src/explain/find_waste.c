@@ -98,16 +98,7 @@ typedef struct delay {
   uint32_t longest;         /* span */
 } delay;
 
-static void delay_look(delay *d, const tn__analysis *a) {
-  tn__walk walk = tn__walk_begin(&a->history);
-  do {
-    uint64_t pending = walk.level.active_bytes - walk.level.allocated_bytes;
-    if (pending > d->most_bytes) {
-      /* Every free is pending between its two entries; it is a delay when something else comes between. */
-      const tn_entry *next = walk.moment < a->history.entry_count ? &a->history.entries[walk.moment] : NULL;
-      if (!next || next->action != TN_ACTION_FREE_COMPLETED) d->most_bytes = pending, d->most_moment = walk.moment;
-    }
-  } while (tn__walk_next(&walk));
+static void delay_spans(delay *d, const tn__analysis *a) {
   for (size_t i = 0; i < a->history.spans.count; i++) {
     const tn__span *span = tn__analysis_span(a, i);
     if (span->asked == TN_NONE || span->done == TN_NONE || span->done <= span->asked + 1) continue;
@@ -117,9 +108,21 @@ static void delay_look(delay *d, const tn__analysis *a) {
   }
 }
 
+/* Every free is pending between its two entries; it is a delay when something else comes between. */
+static void delay_levels(delay *d, const tn__analysis *a) {
+  tn__walk walk = tn__walk_begin(&a->history);
+  do {
+    uint64_t pending = walk.level.active_bytes - walk.level.allocated_bytes;
+    if (pending <= d->most_bytes) continue;
+    const tn_entry *next = walk.moment < a->history.entry_count ? &a->history.entries[walk.moment] : NULL;
+    if (!next || next->action != TN_ACTION_FREE_COMPLETED) d->most_bytes = pending, d->most_moment = walk.moment;
+  } while (tn__walk_next(&walk));
+}
+
 static int delays_find(tn__analysis *a) {
   delay d = {.longest = TN_NONE};
-  delay_look(&d, a);
+  delay_spans(&d, a);
+  if (d.count || a->account_end.part[TN__PART_PENDING]) delay_levels(&d, a);
   if (!tn__is_much(d.most_bytes, a->account_peak.level.reserved_bytes, 2)) return TN_OK;
   tn__note note = tn__note_open(TN__FINDING_STREAM_DELAY, TN__SEVERITY_WASTE, d.most_bytes);
   note.finding.exactness = TN__EXACT_IDENTICAL;

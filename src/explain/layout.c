@@ -44,8 +44,9 @@ static int fixed_segments(tn__layout *layout, tn_map *at) {
     tn__layout_segment segment = segment_of_record(&segments[i], i);
     TN_TRY(segment_put(layout, at, &segment));
   }
-  for (uint32_t i = history->entry_count; i-- > layout->moment;) {
-    const tn_entry *entry = &history->entries[i];
+  const uint32_t *others = history->others.data;
+  for (size_t i = history->others.count; i-- > 0 && others[i] >= layout->moment;) {
+    const tn_entry *entry = &history->entries[others[i]];
     if (tn__chronicle_ignores(history, entry)) continue;
     if (entry->action == TN_ACTION_SEGMENT_ALLOC) segment_drop(layout, at, entry->addr);
     if (entry->action != TN_ACTION_SEGMENT_FREE) continue;
@@ -85,8 +86,9 @@ static int borders_gather(tn__layout *layout, tn_vec *borders) {
     tn__layout_segment segment = segment_of_record(&segments[i], i);
     TN_TRY(borders_add(borders, &segment, 1));
   }
-  for (uint32_t i = history->entry_count; i-- > layout->moment;) {
-    const tn_entry *entry = &history->entries[i];
+  const uint32_t *others = history->others.data;
+  for (size_t i = history->others.count; i-- > 0 && others[i] >= layout->moment;) {
+    const tn_entry *entry = &history->entries[others[i]];
     if (entry->action != TN_ACTION_SEGMENT_MAP && entry->action != TN_ACTION_SEGMENT_UNMAP) continue;
     if (tn__chronicle_ignores(history, entry)) continue;
     tn__layout_segment range = segment_of_entry(entry);

@@ -32,25 +32,22 @@ typedef struct reading {
 
 static reading reading_of(const tn__chronicle *history, const tn__stacks *stacks) {
   reading r = {0};
-  uint32_t backward = 0, python = 0;
-  for (uint32_t i = 0; i < history->entry_count; i++) {
-    if (history->entries[i].action != TN_ACTION_ALLOC) continue;
-    uint32_t cues = tn__stacks_cues(stacks, history->entries[i].stack);
-    r.has_stacks |= has_frames(cues);
-    python += (cues & TN__CUE_PYTHON) != 0;
-    backward += (cues & TN__CUE_BACKWARD) != 0;
-  }
-  r.bare_is_backward = python > 0 && backward > 0;
+  uint32_t seen = 0; /* of the cues; no more can be learned when all are there */
+  const uint32_t all = TN__CUE_BACKWARD | TN__CUE_PYTHON;
+  for (size_t i = history->before_count; i < history->spans.count && (seen & all) != all; i++)
+    seen |= tn__stacks_cues(stacks, TN__SPANS(history)[i].stack);
+  r.has_stacks = has_frames(seen);
+  r.bare_is_backward = (seen & all) == all;
   return r;
 }
 
 /* When frees are not recorded with stacks of their own, PyTorch repeats the allocation's, which says nothing about now. */
 static int says_when(const tn__chronicle *history, const tn__stacks *stacks, uint32_t at) {
-  const tn_entry *entry = &history->entries[at];
-  if (entry->action == TN_ACTION_ALLOC) return 1;
-  if (entry->action != TN_ACTION_FREE_REQUESTED || history->span_of[at] == TN_NONE) return 0;
+  if (history->span_of[at] == TN_NONE) return 0;
   const tn__span *span = &TN__SPANS(history)[history->span_of[at]];
-  return tn__stacks_group(stacks, entry->stack) != tn__stacks_group(stacks, span->stack);
+  if (span->alloc == at) return 1;
+  if (span->asked != at) return 0;
+  return tn__stacks_group(stacks, history->entries[at].stack) != tn__stacks_group(stacks, span->stack);
 }
 
 static int phase_of_entry(const tn__chronicle *history, const tn__stacks *stacks, const reading *r, uint32_t at) {
@@ -334,9 +331,11 @@ static int judge_all(judge *j) {
 /* The entries after the last OOM are those of the program falling down. */
 static int ends_in_oom(const tn__chronicle *history) {
   enum { LAST = 64 };
-  uint32_t count = history->entry_count;
-  for (uint32_t i = 0; i < LAST && i < count; i++)
-    if (history->entries[count - 1 - i].action == TN_ACTION_OOM) return 1;
+  for (size_t i = history->others.count; i-- > 0;) {
+    uint32_t at = TN_VEC(&history->others, uint32_t)[i];
+    if (at + LAST < history->entry_count) break;
+    if (history->entries[at].action == TN_ACTION_OOM) return 1;
+  }
   return 0;
 }
 
