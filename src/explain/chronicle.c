@@ -22,19 +22,22 @@
 #define BYTES_SUM_MAX ((uint64_t)1 << 60) /* tn_trace_check() keeps what segments hold below 2^62 */
 #define SMALL_MAX ((uint64_t)1 << 20)     /* rounded requests up to this come from the small pool, which keeps no remainders */
 
+/* An entry that matters for sizes: of a large block, or of a segment (place TN_NONE). */
+typedef struct large {
+  uint32_t entry, place;
+} large;
+
 /* Places are the addresses of blocks, numbered as they appear.  Ranks are those of large blocks and of segments, by address. */
 typedef struct builder {
   tn__chronicle *history;
   const tn_segment *segments; /* of the device, at the end */
   const tn_segment_block *blocks;
   tn__rounding rounding;
-  tn_vec addrs;       /* tn_addr by place */
   tn_map places;      /* address -> place */
-  uint32_t *place_of; /* by entry; TN_NONE: it names no block */
-  uint32_t *live;     /* by place: the span there; TN_NONE */
+  tn_vec addrs;       /* tn_addr by place */
+  tn_vec live;        /* uint32_t by place: the span there; TN_NONE */
   tn_vec before;      /* tn__span, from before the history */
-  uint32_t alloc_count;
-  tn_vec large;       /* uint32_t: entries that matter for sizes: of large blocks, and of segments */
+  tn_vec large;       /* large, in the order of entries */
   /* While going back: */
   tn_vec rank_addrs;  /* tn_addr by rank */
   uint32_t *rank_of;  /* by place; TN_NONE: of no large block */
@@ -43,8 +46,6 @@ typedef struct builder {
   uint64_t *segment_bytes; /* by rank, of those in segment_set */
   uint8_t *is_exact;       /* by rank: blocks there keep no remainder (small pool) */
 } builder;
-
-/* ---- places -------------------------------------------------------------------------------------------------------------- */
 
 static int names_block(const tn_entry *entry) {
   return entry->action == TN_ACTION_ALLOC || entry->action == TN_ACTION_FREE_REQUESTED || entry->action == TN_ACTION_FREE_COMPLETED;
@@ -56,45 +57,24 @@ static int names_segment(const tn_entry *entry) {
 
 static int is_active(const tn_segment_block *block) { return block->state != TN_BLOCK_INACTIVE; }
 
-static int place_add(builder *b, tn_addr addr, uint32_t *out) {
+static int place_of(builder *b, tn_addr addr, uint32_t *out) {
+  static const uint32_t none = TN_NONE;
   uint32_t place = tn__map_get(&b->places, addr);
   if (place == TN_NONE) {
     place = (uint32_t)b->addrs.count;
     TN_TRY(tn__map_set(&b->places, addr, place));
     TN_TRY(tn__vec_push(&b->addrs, &addr));
+    TN_TRY(tn__vec_push(&b->live, &none));
   }
   *out = place;
   return TN_OK;
 }
 
-static int place_entry(builder *b, uint32_t at) {
-  const tn_entry *entry = &b->history->entries[at];
-  b->place_of[at] = TN_NONE;
-  if (!names_block(entry)) return tn__vec_push(&b->history->others, &at);
-  if (tn__chronicle_ignores(b->history, entry)) {
-    b->history->odd_count++;
-    return TN_OK;
-  }
-  b->alloc_count += entry->action == TN_ACTION_ALLOC;
-  if (at && b->place_of[at - 1] != TN_NONE && entry[-1].addr == entry->addr) { /* a free completes where it was asked for */
-    b->place_of[at] = b->place_of[at - 1];
-    return TN_OK;
-  }
-  return place_add(b, entry->addr, &b->place_of[at]);
-}
+static uint32_t *live_at(builder *b, uint32_t place) { return &TN_VEC(&b->live, uint32_t)[place]; }
 
-static int places_gather(builder *b) {
-  uint32_t place;
-  for (uint32_t i = 0; i < b->history->entry_count; i++) TN_TRY(place_entry(b, i));
-  for (uint32_t i = 0; i < b->history->device->segments_count; i++) {
-    const tn_segment *segment = &b->segments[i];
-    for (uint32_t k = 0; k < segment->blocks_count; k++)
-      if (is_active(&b->blocks[segment->blocks_at + k])) TN_TRY(place_add(b, b->blocks[segment->blocks_at + k].addr, &place));
-  }
-  b->live = tn__mem_alloc((b->addrs.count + 1) * sizeof *b->live);
-  if (!b->live) return TN_ENOMEM;
-  for (size_t i = 0; i < b->addrs.count; i++) b->live[i] = TN_NONE;
-  return TN_OK;
+static int large_add(builder *b, uint32_t at, uint32_t place) {
+  large added = {at, place};
+  return tn__vec_push(&b->large, &added);
 }
 
 /* ---- forward: matching --------------------------------------------------------------------------------------------------- */
@@ -130,79 +110,95 @@ static void span_void(builder *b, uint32_t number, uint32_t at) {
   b->history->odd_count++;
 }
 
-static int match_alloc(builder *b, uint32_t at) {
-  uint32_t place = b->place_of[at], span = (uint32_t)b->history->spans.count;
-  if (b->live[place] != TN_NONE) span_void(b, b->live[place], at);
+static int match_alloc(builder *b, uint32_t at, uint32_t place) {
+  uint32_t *live = live_at(b, place), span = (uint32_t)b->history->spans.count;
+  if (*live != TN_NONE) span_void(b, *live, at);
   tn__span added = span_new(&b->history->entries[at], at);
   TN_TRY(tn__vec_push(&b->history->spans, &added));
-  b->live[place] = span;
-  b->history->span_of[at] = span;
-  return is_large(b, &added) ? tn__vec_push(&b->large, &at) : TN_OK;
+  b->history->span_of[at] = *live = span;
+  return is_large(b, &added) ? large_add(b, at, place) : TN_OK;
 }
 
 /* The span that an entry frees, one from before the history when none is live there. */
-static int match_live(builder *b, uint32_t at, uint32_t *out) {
-  uint32_t place = b->place_of[at];
-  if (b->live[place] == TN_NONE) {
+static int match_live(builder *b, uint32_t at, uint32_t place, tn__span **out) {
+  uint32_t *live = live_at(b, place);
+  if (*live == TN_NONE) {
     tn__span added = span_new(&b->history->entries[at], TN_NONE);
-    b->live[place] = (uint32_t)b->before.count | BEFORE;
+    *live = (uint32_t)b->before.count | BEFORE;
     TN_TRY(tn__vec_push(&b->before, &added));
   }
-  *out = b->history->span_of[at] = b->live[place];
+  b->history->span_of[at] = *live;
+  *out = span_at(b, *live);
   return TN_OK;
 }
 
-static int match_asked(builder *b, uint32_t at) {
-  uint32_t span;
-  TN_TRY(match_live(b, at, &span));
-  if (span_at(b, span)->asked == TN_NONE)
-    span_at(b, span)->asked = at;
+static int match_asked(builder *b, uint32_t at, uint32_t place) {
+  tn__span *span;
+  TN_TRY(match_live(b, at, place, &span));
+  if (span->asked == TN_NONE)
+    span->asked = at;
   else
     b->history->odd_count++;
   return TN_OK;
 }
 
 /* Formats before 2.0 have one action "free"; else a block that completes without having been asked for was asked for before. */
-static int match_done(builder *b, uint32_t at) {
-  int was_live = b->live[b->place_of[at]] != TN_NONE;
-  uint32_t span;
-  TN_TRY(match_live(b, at, &span));
-  tn__span *found = span_at(b, span);
-  if (found->asked == TN_NONE && was_live) found->asked = at;
-  if (!was_live) found->was_pending = 1;
-  found->done = at;
-  b->live[b->place_of[at]] = TN_NONE;
-  return is_large(b, found) ? tn__vec_push(&b->large, &at) : TN_OK;
+static int match_done(builder *b, uint32_t at, uint32_t place) {
+  int was_live = *live_at(b, place) != TN_NONE;
+  tn__span *span;
+  TN_TRY(match_live(b, at, place, &span));
+  if (span->asked == TN_NONE && was_live) span->asked = at;
+  if (!was_live) span->was_pending = 1;
+  span->done = at;
+  *live_at(b, place) = TN_NONE;
+  return is_large(b, span) ? large_add(b, at, place) : TN_OK;
 }
 
-static int match_entry(builder *b, uint32_t at) {
+static int match_other(builder *b, uint32_t at) {
   const tn_entry *entry = &b->history->entries[at];
-  b->history->span_of[at] = TN_NONE;
-  if (b->place_of[at] == TN_NONE) {
-    int sizes = names_segment(entry) && !tn__chronicle_ignores(b->history, entry);
-    return sizes ? tn__vec_push(&b->large, &at) : TN_OK;
-  }
-  switch (entry->action) {
-    case TN_ACTION_ALLOC: return match_alloc(b, at);
-    case TN_ACTION_FREE_REQUESTED: return match_asked(b, at);
-    default: return match_done(b, at);
+  TN_TRY(tn__vec_push(&b->history->others, &at));
+  return names_segment(entry) && !tn__chronicle_ignores(b->history, entry) ? large_add(b, at, TN_NONE) : TN_OK;
+}
+
+static int match_entry(builder *b, uint32_t at, uint32_t place) {
+  switch (b->history->entries[at].action) {
+    case TN_ACTION_ALLOC: return match_alloc(b, at, place);
+    case TN_ACTION_FREE_REQUESTED: return match_asked(b, at, place);
+    default: return match_done(b, at, place);
   }
 }
 
 static int match_entries(builder *b) {
-  for (uint32_t i = 0; i < b->history->entry_count; i++) TN_TRY(match_entry(b, i));
+  uint32_t place = TN_NONE; /* of the entry before: a free completes where it was asked for */
+  for (uint32_t i = 0; i < b->history->entry_count; i++) {
+    const tn_entry *entry = &b->history->entries[i];
+    b->history->span_of[i] = TN_NONE;
+    int is_same = place != TN_NONE && entry->addr == entry[-1].addr;
+    if (!names_block(entry)) {
+      TN_TRY(match_other(b, i));
+      place = TN_NONE;
+    } else if (tn__chronicle_ignores(b->history, entry)) {
+      b->history->odd_count++;
+      place = TN_NONE;
+    } else {
+      if (!is_same) TN_TRY(place_of(b, entry->addr, &place));
+      TN_TRY(match_entry(b, i, place));
+    }
+  }
   return TN_OK;
 }
 
 /* ---- the end: what the segments hold ------------------------------------------------------------------------------------- */
 
 static int end_block(builder *b, const tn_segment *segment, const tn_segment_block *block) {
-  uint32_t place = tn__map_get(&b->places, block->addr), span = b->live[place];
+  uint32_t place;
+  TN_TRY(place_of(b, block->addr, &place));
+  uint32_t span = *live_at(b, place);
   if (span == TN_NONE) {
     tn__span added = {.addr = block->addr, .requested_bytes = block->requested_bytes, .alloc = TN_NONE, .asked = TN_NONE, .done = TN_NONE,
                       .stack = TN_NONE, .step = TN_NONE, .category = TN_CATEGORY_UNKNOWN, .phase = TN_PHASE_OTHER,
                       .was_pending = block->state == TN_BLOCK_PENDING_FREE};
-    span = b->live[place] = (uint32_t)b->before.count | BEFORE;
+    span = *live_at(b, place) = (uint32_t)b->before.count | BEFORE;
     TN_TRY(tn__vec_push(&b->before, &added));
   }
   tn__span *found = span_at(b, span);
@@ -226,11 +222,11 @@ static int end_block(builder *b, const tn_segment *segment, const tn_segment_blo
 
 /* Live by its entries, but not held at the end: one of the two is wrong, and the end is what can be seen. */
 static void end_missing(builder *b) {
-  for (size_t place = 0; place < b->addrs.count; place++) {
-    if (b->live[place] == TN_NONE) continue;
-    if (span_at(b, b->live[place])->flags & TN__SPAN_HAS_END) continue;
-    span_void(b, b->live[place], b->history->entry_count - 1);
-    b->live[place] = TN_NONE;
+  for (uint32_t place = 0; place < b->addrs.count; place++) {
+    uint32_t *live = live_at(b, place);
+    if (*live == TN_NONE || span_at(b, *live)->flags & TN__SPAN_HAS_END) continue;
+    span_void(b, *live, b->history->entry_count - 1);
+    *live = TN_NONE;
   }
 }
 
@@ -255,8 +251,8 @@ static int spans_join(builder *b) {
     uint32_t *span = &history->span_of[i];
     if (*span != TN_NONE) *span = *span & BEFORE ? *span & ~BEFORE : *span + shift;
   }
-  for (size_t place = 0; place < b->addrs.count; place++) {
-    uint32_t *span = &b->live[place];
+  for (uint32_t place = 0; place < b->addrs.count; place++) {
+    uint32_t *span = live_at(b, place);
     if (*span != TN_NONE) *span = *span & BEFORE ? *span & ~BEFORE : *span + shift;
   }
   size_t during = history->spans.count;
@@ -293,16 +289,16 @@ static int rank_place(builder *b, uint32_t place) {
 
 static int rank_addrs_gather(builder *b) {
   for (size_t i = 0; i < b->large.count; i++) {
-    uint32_t at = TN_VEC(&b->large, uint32_t)[i];
-    if (b->place_of[at] != TN_NONE)
-      TN_TRY(rank_place(b, b->place_of[at]));
+    const large *at = tn__vec_at(&b->large, i);
+    if (at->place != TN_NONE)
+      TN_TRY(rank_place(b, at->place));
     else
-      TN_TRY(tn__vec_push(&b->rank_addrs, &b->history->entries[at].addr));
+      TN_TRY(tn__vec_push(&b->rank_addrs, &b->history->entries[at->entry].addr));
   }
   for (uint32_t i = 0; i < b->history->device->segments_count; i++)
     if (!(b->segments[i].flags & TN_SEGMENT_EXPANDABLE)) TN_TRY(tn__vec_push(&b->rank_addrs, &b->segments[i].addr));
   for (uint32_t place = 0; place < b->addrs.count; place++)
-    if (b->live[place] != TN_NONE && is_ranked(b, &TN__SPANS(b->history)[b->live[place]])) TN_TRY(rank_place(b, place));
+    if (*live_at(b, place) != TN_NONE && is_ranked(b, &TN__SPANS(b->history)[*live_at(b, place)])) TN_TRY(rank_place(b, place));
   return TN_OK;
 }
 
@@ -399,23 +395,23 @@ static void neighbour_fix(builder *b, uint32_t rank) {
   if (tn__rounding_keeps_rest(&b->rounding, span->bytes, room - span->bytes)) span->bytes = room;
 }
 
-static void undo_done(builder *b, uint32_t at) {
-  uint32_t rank = b->rank_of[b->place_of[at]];
-  b->held[rank] = b->history->span_of[at];
+static void undo_done(builder *b, const large *at) {
+  uint32_t rank = b->rank_of[at->place];
+  b->held[rank] = b->history->span_of[at->entry];
   tn__ranks_add(&b->held_set, rank);
   size_find(b, rank);
   neighbour_fix(b, rank);
 }
 
-static void undo_alloc(builder *b, uint32_t at) {
-  uint32_t rank = b->rank_of[b->place_of[at]];
-  if (b->held[rank] != b->history->span_of[at]) return; /* it counts nothing */
+static void undo_alloc(builder *b, const large *at) {
+  uint32_t rank = b->rank_of[at->place];
+  if (b->held[rank] != b->history->span_of[at->entry]) return; /* it counts nothing */
   b->held[rank] = TN_NONE;
   tn__ranks_remove(&b->held_set, rank);
 }
 
-static void undo(builder *b, uint32_t at) {
-  const tn_entry *entry = &b->history->entries[at];
+static void undo(builder *b, const large *at) {
+  const tn_entry *entry = &b->history->entries[at->entry];
   switch (entry->action) {
     case TN_ACTION_FREE_COMPLETED: undo_done(b, at); break;
     case TN_ACTION_ALLOC: undo_alloc(b, at); break;
@@ -431,9 +427,9 @@ static void ends_put(builder *b) {
     if (segment->flags & TN_SEGMENT_EXPANDABLE) continue; /* its blocks keep no remainder, and its borders move */
     segment_put(b, rank_at(b, segment->addr), segment->bytes, (segment->flags & TN_SEGMENT_SMALL) != 0);
   }
-  for (size_t place = 0; place < b->addrs.count; place++) {
-    if (b->live[place] == TN_NONE || b->rank_of[place] == TN_NONE) continue;
-    b->held[b->rank_of[place]] = b->live[place];
+  for (uint32_t place = 0; place < b->addrs.count; place++) {
+    if (*live_at(b, place) == TN_NONE || b->rank_of[place] == TN_NONE) continue;
+    b->held[b->rank_of[place]] = *live_at(b, place);
     tn__ranks_add(&b->held_set, b->rank_of[place]);
   }
 }
@@ -442,7 +438,7 @@ static int sizes_find(builder *b) {
   sizes_round(b);
   TN_TRY(ranks_open(b));
   ends_put(b);
-  for (size_t i = b->large.count; i-- > 0;) undo(b, TN_VEC(&b->large, uint32_t)[i]);
+  for (size_t i = b->large.count; i-- > 0;) undo(b, tn__vec_at(&b->large, i));
   for (size_t i = 0; i < b->history->spans.count; i++) {
     tn__span *span = &TN__SPANS(b->history)[i];
     if (span->requested_bytes > span->bytes) span->requested_bytes = span->bytes;
@@ -508,12 +504,12 @@ static int builder_open(builder *b, tn__chronicle *history) {
   b->blocks = tn_trace_table(history->trace, TN_TABLE_SEGMENT_BLOCK, NULL);
   tn__vec_init(&b->addrs, sizeof(tn_addr));
   tn__vec_init(&b->before, sizeof(tn__span));
-  tn__vec_init(&b->large, sizeof(uint32_t));
+  tn__vec_init(&b->live, sizeof(uint32_t));
+  tn__vec_init(&b->large, sizeof(large));
   tn__vec_init(&b->rank_addrs, sizeof(tn_addr));
   tn__map_init(&b->places);
-  b->place_of = tn__mem_alloc((count + 1) * sizeof *b->place_of);
   history->span_of = tn__mem_alloc((count + 1) * sizeof *history->span_of);
-  return b->place_of && history->span_of ? TN_OK : TN_ENOMEM;
+  return history->span_of ? TN_OK : TN_ENOMEM;
 }
 
 static void builder_close(builder *b) {
@@ -524,8 +520,7 @@ static void builder_close(builder *b) {
   tn__mem_free(b->held);
   tn__mem_free(b->rank_of);
   tn__vec_deinit(&b->rank_addrs);
-  tn__mem_free(b->live);
-  tn__mem_free(b->place_of);
+  tn__vec_deinit(&b->live);
   tn__map_deinit(&b->places);
   tn__vec_deinit(&b->large);
   tn__vec_deinit(&b->before);
@@ -533,8 +528,8 @@ static void builder_close(builder *b) {
 }
 
 static int build(builder *b) {
-  TN_TRY(places_gather(b));
-  TN_TRY(tn__vec_reserve(&b->history->spans, b->alloc_count));
+  /* An allocation has two entries more, mostly. */
+  TN_TRY(tn__vec_reserve(&b->history->spans, b->history->entry_count / 3 + b->history->entry_count / 64));
   TN_TRY(match_entries(b));
   TN_TRY(match_end(b));
   TN_TRY(spans_join(b));
