@@ -1,6 +1,7 @@
 """Front door of the benchmarks: `make bench` and `make bench-gpu`.
 
-    python bench/run.py [--device h200] [--only NAME ...]     without a GPU: predictions and what they take, into estimates.csv
+    python bench/run.py [--device h200] [--only NAME ...]     without a GPU: predictions and what they take, into estimates.csv;
+                                                              and "snapshot", reading one of a million entries, into snapshot.csv
     python bench/run.py --gpu [...]                           on a GPU: see gpu.py
 """
 
@@ -14,6 +15,7 @@ import accuracy
 import gpu
 import inputs
 import measure
+import snapshot
 
 
 def row_of(entry: inputs.Input, device: str) -> dict[str, Any]:
@@ -39,8 +41,10 @@ def main() -> int:
     parser.add_argument("--device", default="h200")
     parser.add_argument("--only", nargs="+", metavar="NAME")
     args = parser.parse_args()
+    with_snapshot = args.only is None or "snapshot" in args.only
+    names = args.only and [name for name in args.only if name != "snapshot"]
     rows, failed = [], 0
-    for entry in inputs.find(args.only):
+    for entry in inputs.find(names) if names is None or names else []:
         try:
             row = row_of(entry, args.device)
         except RuntimeError as error:
@@ -51,7 +55,9 @@ def main() -> int:
         print(f"{entry.name:28} {row['allocated']:>16,} allocated {row['reserved']:>16,} reserved  {row['estimate_s']:>6} s", flush=True)
     if rows:
         measure.write_csv(measure.OUT / "estimates.csv", rows)
-    return 1 if failed or not rows else 0
+    if with_snapshot:
+        failed += snapshot.run([1_000_000])
+    return 1 if failed or not (rows or with_snapshot) else 0
 
 
 if __name__ == "__main__":

@@ -325,14 +325,17 @@ TN_API const char *tn_block_state_name(int state);
 
 /* ---- snapshots ----------------------------------------------------------------------------------------------------------- */
 
-/* A memory snapshot of PyTorch 2.0 or later as a trace that passed tn_trace_check(): what torch.cuda.memory._dump_snapshot() wrote, a pickle
- * of torch.cuda.memory_snapshot(), the same as JSON, any of these packed by gzip, or a trace file that holds one.  "-" is standard
- * input.  A pickle is data here: an opcode that could run code is refused.  Meta keys: "schema", the first version that writes such
- * a file ("2.9+"); "allocator.NAME" for each setting, as text or JSON; "entries_skipped", when actions are unknown.
- * TN_EFORMAT: one line with the byte offset (also in err->offset) and what was expected.  TN_ENOENT, TN_EPERM, TN_EIO, TN_ENOMEM. */
+/* A memory snapshot of PyTorch 2.0 or later as a trace that passed tn_trace_check(): what torch.cuda.memory._dump_snapshot() wrote, a
+ * pickle of torch.cuda.memory_snapshot(), the same as JSON, any of these packed by gzip, or a trace file that holds one.  "-" is
+ * standard input.  A pickle is data here: an opcode that could run code is refused.  Entries and segments that name no stream are on
+ * the default one; ids of streams are in the order of their handles.  A history of torch 2.0, which knows only "free", gets both of
+ * the later actions.  Meta keys: "schema", the first version that writes such a file ("2.9+"); "allocator.NAME" for each setting, as
+ * text or JSON; "entries_skipped", how many entries had an action that is not known.
+ * TN_EFORMAT: one line with the byte offset (also in err->offset) and what was expected.  TN_ENOENT, TN_EPERM, TN_EIO, TN_ENOMEM.
+ * Memory: less than twice the file's size, and never more than 128 MiB and eight times what was read of it. */
 TN_API int tn_snapshot_load(const char *path, tn_trace **out, tn_error *err);
 TN_API int tn_snapshot_parse(const void *data, size_t size, tn_trace **out, tn_error *err);
-/* 1 when the file begins like a pickle or JSON, packed or not, and not like a trace file; 0 also when it cannot be opened. */
+/* 1 when the file begins like a pickle or JSON of a snapshot, packed or not; 0 for a trace file, or when it cannot be opened. */
 TN_API int tn_snapshot_is_one(const char *path);
 
 /* ---- the caching model --------------------------------------------------------------------------------------------------- */
@@ -404,9 +407,9 @@ TN_API int tn_caching_complete(tn_caching *caching, tn_addr addr);
 TN_API int tn_caching_release_pool(tn_caching *caching, uint32_t pool);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
-/* The smallest limit_bytes under which no allocation so far, since tn_caching_reset_peaks(), would have gone through the retry chain.
- * With expandable segments it can be above the reserved peak: the limit is tested as if a request never grew a free block. */
-TN_API uint64_t tn_caching_limit_needed(const tn_caching *caching);
+/* The smallest limit_bytes under which no allocation since the last call would have gone through the retry chain.  With expandable
+ * segments it can be above what was reserved: the limit is tested as if a request never grew a free block. */
+TN_API uint64_t tn_caching_limit_needed(tn_caching *caching);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
 /* Visits blocks in address order, those without memory left out; state is tn_block_state, requested is 0 for free blocks. */
@@ -490,13 +493,17 @@ typedef struct tn_peak { /* what a trace needs, replayed through the caching mod
   uint32_t event;                          /* and its place in the event table */
   uint32_t step;                           /* step of the peak */
   uint32_t oom;                            /* 1: a limit was given and exceeded */
-  uint64_t limit_needed_bytes;             /* smallest limit under which no allocation has to retry; at least reserved_bytes */
+  uint64_t limit_needed_bytes;             /* smallest limit under which the last step, repeated, has no retries; 0 for other steps */
+  uint64_t retries;                        /* under the limit given: in that repetition.  Each costs more than most plans save */
 } tn_peak;
 
 typedef struct tn_estimate_options {
   uint32_t step;                /* step whose peak is asked for; TN_NONE = all */
   uint32_t expandable_segments;
   uint64_t limit_bytes;         /* reserved; 0 = none */
+  uint32_t state_placed;        /* 1: room for the optimizer's state is taken before the first step, and given back just before the state is
+                                 * made: so it does not lie scattered in what the first backward left free */
+  uint32_t reserved;
 } tn_estimate_options;
 
 TN_API int tn_estimate(const tn_trace *trace, const tn_profile *profile, const tn_estimate_options *options, tn_peak *out);
@@ -586,7 +593,7 @@ typedef struct tn_plan_result {
   uint32_t passes;          /* passes in the trace's step: 1, or 2 standing for any number */
   uint64_t allocated_bytes; /* peak of the step under the plan */
   uint64_t reserved_bytes;  /* the same, from the caching model on the repeated step; allocated_bytes on the host */
-  uint64_t limit_needed_bytes; /* smallest limit under which the step runs without retries; at least reserved_bytes */
+  uint64_t limit_needed_bytes; /* smallest limit under which the repeated step has no retries */
   uint64_t kept_bytes;      /* allocated peak when everything is kept */
   uint64_t smallest_bytes;  /* smallest allocated peak found */
   double extra_s;           /* device seconds that rebuilding adds to a pass */

@@ -32,7 +32,7 @@ ARROWS = {
     "report": {"base", "trace", "snapshot", "caching", "place", "plan", "explain"},
 }
 # Libraries beyond libc, and who may know them.
-LIBRARIES = {"sqlite3.h": {"trace"}, "jansson.h": {"plan", "report"}}
+LIBRARIES = {"sqlite3.h": {"trace"}, "jansson.h": {"plan", "report"}, "zlib.h": {"snapshot"}}
 COMMAND_MAY = {"base", "report"}
 LONGEST_FILE = 600
 # Traces of the machine something was written on.  The brackets keep this list from finding itself.

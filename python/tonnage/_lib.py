@@ -49,11 +49,18 @@ class tn_peak(C.Structure):
         ("step", C.c_uint32),
         ("oom", C.c_uint32),
         ("limit_needed_bytes", C.c_uint64),
+        ("retries", C.c_uint64),
     ]
 
 
 class tn_estimate_options(C.Structure):
-    _fields_ = [("step", C.c_uint32), ("expandable_segments", C.c_uint32), ("limit_bytes", C.c_uint64)]
+    _fields_ = [
+        ("step", C.c_uint32),
+        ("expandable_segments", C.c_uint32),
+        ("limit_bytes", C.c_uint64),
+        ("state_placed", C.c_uint32),
+        ("reserved", C.c_uint32),
+    ]
 
 
 class tn_plan_options(C.Structure):
@@ -316,9 +323,20 @@ def profile_parse(json: str) -> tn_profile:
     return out
 
 
-def estimate(trace: Trace, profile: tn_profile, *, step: int = NONE, expandable_segments: bool = False, limit_bytes: int = 0) -> tn_peak:
-    """The trace replayed through the caching model; step NONE = the peak over all steps."""
-    options, out = tn_estimate_options(step, int(expandable_segments), limit_bytes), tn_peak()
+def estimate(
+    trace: Trace,
+    profile: tn_profile,
+    *,
+    step: int = NONE,
+    expandable_segments: bool = False,
+    limit_bytes: int = 0,
+    state_placed: bool = False,
+) -> tn_peak:
+    """The trace replayed through the caching model; step NONE = the peak over all steps.
+
+    state_placed: the optimizer's state gets its room before the first step, as step.StateRoom does.
+    """
+    options, out = tn_estimate_options(step, int(expandable_segments), limit_bytes, int(state_placed)), tn_peak()
     check(library().tn_estimate(trace.handle, C.byref(profile), C.byref(options), C.byref(out)))
     return out
 

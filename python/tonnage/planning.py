@@ -5,6 +5,7 @@ made with the plan's own hooks, needs according to the caching model: the number
 """
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from .devices import Device
 from .errors import Error, RecipeError
 from .program import Program
 from .recipe import Training
-from .tables import PHASES, Tables
+from .tables import BLOCK_HOST, NONE, OPTIMIZER, PHASES, Tables
 
 LEVERS = ("rebuild", "micro-batch", "allocator")  # on by default
 ALLOWED = ("precision", "batchnorm")  # what --allow takes
@@ -104,6 +105,12 @@ class Request:
         normed = batchnorm_module(tables)
         if normed is not None and "batchnorm" not in self.levers:
             self.refuse(f"{normed} is a BatchNorm, whose statistics depend on the micro-batch; --allow batchnorm takes that")
+
+    def state_sizes(self) -> list[list[int]]:
+        """What the optimizer's first step makes that lasts, in order: [bytes, how many in a row]."""
+        tables = next(iter(self.captures.values()))  # of any micro-batch: the parameters are the same
+        born = [b[0] for b in tables.block if b[4] == OPTIMIZER and b[0] and not b[5] & BLOCK_HOST and b[1] != NONE]
+        return [[size, len(list(run))] for size, run in itertools.groupby(born)]
 
     def refuse(self, reason: str) -> None:
         self.levers.discard("micro-batch")
@@ -208,17 +215,15 @@ def plan_for(
         main, summary = search.best_json()
         passes = passes_of(request, best, main)
         say("checking the plan")
-        peak = measured_by_capture(request, best, passes)
-        over = peak.limit_needed_bytes - limit
+        peak, over = measured_by_capture(request, best, passes, limit)
         if over <= 0:
             return written(request, best, passes, json.loads(summary), peak)
         target -= over + over // 8 + attempt * (budget_bytes >> 8)  # the library's own replay of the plan was too hopeful by this
-    passes, rebuilt, peak = smallest(request, best)
-    if limit and peak.limit_needed_bytes <= limit:
+    passes, rebuilt, peak, over = smallest(request, best, limit)
+    if limit and over <= 0:
         return written(request, best, passes, rebuilt, peak)
     spare = max(budget_bytes - request.profile.context_bytes - limit, 0)  # what the search leaves free below a budget
-    smallest_bytes = peak.device_used_bytes + peak.limit_needed_bytes - peak.reserved_bytes + spare
-    raise InfeasibleError(infeasible(request, best, baseline, smallest_bytes))
+    raise InfeasibleError(infeasible(request, best, baseline, request.profile.context_bytes + limit + over + spare))
 
 
 def searched(request: Request, baseline: _lib.Trace, budget_bytes: int) -> _lib.Search:
@@ -268,14 +273,14 @@ def best_phase(best: _lib.tn_search_best) -> str:
     return PHASES[best.result.peak_phase] if best.result.peak_phase < len(PHASES) else "other"
 
 
-def smallest(request: Request, best: _lib.tn_search_best) -> tuple[list[dict[str, Any]], list[dict[str, Any]], _lib.tn_peak]:
-    """The plan that needs least for the candidate that needed least, and what its capture says; `best` becomes it."""
+def smallest(request: Request, best: _lib.tn_search_best, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]], _lib.tn_peak, int]:
+    """The plan that needs least for the candidate that needed least, what its capture says, and by how much that is over the limit; `best` becomes it."""
     best.limit_bytes = 1
     plan = planned(request, captured(request, best.candidate), 1, best)
     best.step_s += (plan.result.last_pass.length_s - best.result.last_pass.length_s) * passes_in_step(best.candidate)
     best.result = plan.result
     passes = passes_of(request, best, plan.pass_json())
-    return passes, json.loads(plan.rebuilt_json()), measured_by_capture(request, best, passes)
+    return passes, json.loads(plan.rebuilt_json()), *measured_by_capture(request, best, passes, limit)
 
 
 def passes_in_step(candidate: _lib.tn_candidate) -> float:
@@ -301,17 +306,27 @@ def planned(request: Request, trace: _lib.Trace, limit_bytes: int, best: _lib.tn
     return _lib.Plan(trace, request.profile, limit_bytes, expandable_segments=bool(best.expandable_segments), keep_all=keep_all)
 
 
-def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]]) -> _lib.tn_peak:
-    """What the plan needs: of each size of micro-batch two passes, and the larger need counts."""
-    candidate, peaks = best.candidate, []
+def measured_by_capture(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]], limit: int) -> tuple[_lib.tn_peak, int]:
+    """What the plan needs: of each size of micro-batch two passes, and the larger need counts; and by how much that is over the limit."""
+    candidate, found = best.candidate, []
     for entry in passes:
         rows = entry["micro_batch"]
         pair = 2 if (candidate.count > 1 or candidate.rest) and 2 * rows <= request.rows else 1
-        trace = request.capture(rows, bool(candidate.bf16), pair, [entry])
-        peaks.append(_lib.estimate(trace, request.profile, expandable_segments=bool(best.expandable_segments)))
-    largest = max(peaks, key=lambda peak: peak.limit_needed_bytes)
-    largest.allocated_bytes = max(peak.allocated_bytes for peak in peaks)
-    return largest
+        found.append(need(request, request.capture(rows, bool(candidate.bf16), pair, [entry]), best, limit))
+    largest, over = max(found, key=lambda pair: pair[1])
+    largest.allocated_bytes = max(peak.allocated_bytes for peak, _ in found)
+    return largest, over
+
+
+def need(request: Request, trace: _lib.Trace, best: _lib.tn_search_best, limit: int) -> tuple[_lib.tn_peak, int]:
+    """The peaks of a step under the limit if it runs in it without retries, and 0; else without a limit, and what it needs more."""
+    expandable = bool(best.expandable_segments)
+    peak = _lib.estimate(trace, request.profile, expandable_segments=expandable, state_placed=expandable)
+    over = int(peak.limit_needed_bytes) - limit
+    if over > 0 or limit >= request.profile.total_bytes or request.device.type == "cpu":
+        return peak, over
+    under = _lib.estimate(trace, request.profile, expandable_segments=expandable, state_placed=expandable, limit_bytes=limit)
+    return (peak, limit >> 8) if under.oom or under.retries else (under, 0)
 
 
 def written(request: Request, best: _lib.tn_search_best, passes: list[dict[str, Any]], rebuilt: list[dict[str, Any]], peak: _lib.tn_peak) -> dict[str, Any]:
@@ -335,6 +350,7 @@ def written(request: Request, best: _lib.tn_search_best, passes: list[dict[str, 
         "budget_bytes": request.budget_bytes,
         "precision": "bf16" if candidate.bf16 else "as is",
         "allocator": EXPANDABLE if best.expandable_segments else "",
+        "optimizer_state": request.state_sizes() if best.expandable_segments else [],
         "batch": request.rows,
         "loss_weight": request.loss_weight,
         "predicted": {

@@ -47,12 +47,15 @@ class Step:
         self._sizes = [p["micro_batch"] for p in plan["passes"] for _ in range(p.get("count", 1))]
         self.rows = sum(self._sizes)
         self._weights = self._weigh(weight)
+        self._room = StateRoom(plan.get("optimizer_state") or [], device)
         self._closed = False
 
     def __call__(self, batch: Any) -> torch.Tensor:
         if self._closed:
             raise Error("this step was closed")
         batch = tree_map_only(torch.Tensor, lambda t: t.to(self._device, non_blocking=True), batch)
+        if not self._optimizer.state:
+            self._room.take()
         rows = batches.size(batch)
         if rows > self.rows > 1 and len(self._sizes) == 1:
             raise Error(f"the batch has {rows} rows; the plan was made for {self.rows}")
@@ -60,6 +63,7 @@ class Step:
             total = self._forward(batch, self._programs.get(rows or self.rows))
         else:
             total = self._pieces(batch, self._weights)
+        self._room.give_back()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         return total
@@ -126,6 +130,28 @@ class Step:
             if run is not None:
                 run.finish()
                 run.program.has_work = run.program.rebuilds
+
+
+class StateRoom:
+    """Room for the optimizer's state, held from the start of the first step until the optimizer makes it.
+
+    Made when it is asked for, at the end of the first backward, the state would lie scattered in what activations have left free, and large
+    activations would not fit between its parts for the rest of the run: 7 to 10 % of memory with a plan that rebuilds much.
+    """
+
+    def __init__(self, sizes: list[list[int]], device: torch.device) -> None:
+        self.sizes = sizes if device.type == "cuda" and torch.cuda.is_available() else []
+        self.device = device
+        self.held: list[torch.Tensor] = []
+
+    def take(self) -> None:
+        if self.sizes and not self.held:
+            self.held = [torch.empty(size, dtype=torch.uint8, device=self.device) for size, count in self.sizes for _ in range(count)]
+
+    def give_back(self) -> None:
+        if self.held:
+            torch.cuda.empty_cache()  # so that the state finds this room, and nothing that fits better
+            self.held, self.sizes = [], []
 
 
 def check(plan: dict[str, Any]) -> None:

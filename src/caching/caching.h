@@ -102,6 +102,8 @@ uint64_t tn__round(const tn_conf *conf, uint64_t bytes);
 /* What the driver is asked for to serve a rounded size. */
 uint64_t tn__segment_bytes(const tn_caching *caching, uint64_t rounded);
 
+void tn__reserved_add(tn_caching *caching, uint64_t bytes);
+
 /* ---- block and its neighbours: caching.c --------------------------------------------------------------------------------- */
 
 /* Both pools of an id, made when they are new.  *out is the one for requests of that kind; growing the table moves them all. */

@@ -44,7 +44,7 @@ static int map_pages(tn_caching *caching, tn__pool *pool, tn__block *block, uint
   tn__order_remove(&pool->unmapped, block);
   if (mapped < block->bytes) tn__order_insert(&pool->unmapped, tn__block_split(caching, block, mapped));
   block->state = TN__BLOCK_FREE;
-  tn__stat_add(&caching->stats.reserved_bytes, mapped);
+  tn__reserved_add(caching, mapped);
   caching->stats.num_device_alloc++;
   tn__segment_tell(caching, TN_SEGMENT_MAP, block->addr, mapped, block->stream);
   block = tn__block_merge(caching, &pool->free, block, NULL);

@@ -46,6 +46,12 @@ void tn__count_complete(tn_caching *caching, const tn__block *block) {
 
 void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out) { *out = caching->stats; }
 
+void tn__reserved_add(tn_caching *caching, uint64_t bytes) {
+  tn_stat *reserved = &caching->stats.reserved_bytes;
+  tn__stat_add(reserved, bytes);
+  if (reserved->current > caching->limit_needed) caching->limit_needed = reserved->current;
+}
+
 void tn_caching_reset_peaks(tn_caching *caching) {
   tn_caching_stats *stats = &caching->stats;
   tn_stat *all[] = {&stats->allocation,      &stats->segment,        &stats->active,
@@ -53,10 +59,10 @@ void tn_caching_reset_peaks(tn_caching *caching) {
                     &stats->active_bytes,    &stats->inactive_split_bytes, &stats->requested_bytes,
                     &stats->oversize_allocations, &stats->oversize_segments};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->peak = all[i]->current;
-  caching->limit_needed = stats->reserved_bytes.current;
 }
 
-uint64_t tn_caching_limit_needed(const tn_caching *caching) {
-  uint64_t peak = caching->stats.reserved_bytes.peak; /* pages may be larger than what was tested */
-  return caching->limit_needed > peak ? caching->limit_needed : peak;
+uint64_t tn_caching_limit_needed(tn_caching *caching) {
+  uint64_t needed = caching->limit_needed;
+  caching->limit_needed = caching->stats.reserved_bytes.current;
+  return needed;
 }

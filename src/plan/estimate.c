@@ -39,6 +39,8 @@ typedef struct replay {
   uint32_t event_last; /* stop after it */
   uint32_t *lives;     /* of the last step: 2 * block + is_alloc */
   size_t lives_count, lives_max;
+  tn_addr *places;     /* by block: room held for it, 0 = none; NULL when none is to be */
+  uint32_t block_count, places_held;
   tn__estimate result;
 } replay;
 
@@ -110,15 +112,17 @@ static int block_take(replay *r, uint32_t block) {
     block_count(r, block, r->blocks[block].bytes);
     return TN_OK;
   }
+  tn_caching_stats stats;
+  tn_caching_get_stats(r->caching, &stats);
+  uint64_t before = stats.allocated_bytes.current;
   int rc = tn_caching_alloc(r->caching, r->blocks[block].bytes, 0, &r->addrs[block]);
   if (rc == TN_ELIMIT) {
     r->result.peak.oom = 1;
     return STOP;
   }
   TN_TRY(rc);
-  tn_caching_stats stats;
   tn_caching_get_stats(r->caching, &stats);
-  block_count(r, block, stats.allocated_bytes.current - r->allocated);
+  block_count(r, block, stats.allocated_bytes.current - before);
   return TN_OK;
 }
 
@@ -131,10 +135,46 @@ static int block_give_back(replay *r, uint32_t block) {
   return TN_OK;
 }
 
+/* ---- room for the optimizer's state -------------------------------------------------------------------------------------- */
+
+static int is_state(const tn_block *block) {
+  return block->category == TN_CATEGORY_OPTIMIZER && block->bytes && !(block->flags & TN_BLOCK_HOST);
+}
+
+/* Of all that is not there when the first step begins. */
+static int places_take(replay *r) {
+  for (uint32_t b = 0; b < r->block_count; b++)
+    if (is_state(&r->blocks[b]) && !r->block_bytes[b]) TN_TRY(tn_caching_alloc(r->caching, r->blocks[b].bytes, 0, &r->places[b]));
+  r->places_held = 1;
+  return TN_OK;
+}
+
+/* Other free memory is given back first: the state then finds this room and nothing better. */
+static int places_give_back(replay *r) {
+  TN_TRY(tn_caching_empty_cache(r->caching));
+  for (uint32_t b = 0; b < r->block_count; b++)
+    if (r->places[b]) TN_TRY(tn_caching_dealloc(r->caching, r->places[b]));
+  tn__mem_free(r->places);
+  r->places = NULL;
+  return TN_OK;
+}
+
+static int places_advance(replay *r, const tn__life_event *life) {
+  if (!r->places || r->step_next == 0) return TN_OK; /* the first step has not begun */
+  if (!r->places_held) TN_TRY(places_take(r));
+  return life->is_alloc && is_state(&r->blocks[life->block]) ? places_give_back(r) : TN_OK;
+}
+
 static int life_visit(void *user, tn__life_event life) {
   replay *r = user;
   if (life.event > r->event_last) return STOP;
   TN_TRY(steps_advance(r, life.event));
+  int placed = places_advance(r, &life);
+  if (placed == TN_ELIMIT) {
+    r->result.peak.oom = 1;
+    return STOP;
+  }
+  TN_TRY(placed);
   const tn_block *block = &r->blocks[life.block];
   if ((block->flags & TN_BLOCK_HOST && r->caching) || block->bytes == 0) return TN_OK;
   if (r->step_next == r->steps.count && r->lives_count < r->lives_max)
@@ -150,6 +190,7 @@ static int life_visit(void *user, tn__life_event life) {
 
 static void replay_deinit(replay *r) {
   tn_caching_free(r->caching);
+  tn__mem_free(r->places);
   tn__mem_free(r->addrs);
   tn__mem_free(r->block_bytes);
   tn__mem_free(r->lives);
@@ -167,6 +208,9 @@ static int replay_init(replay *r, const tn_trace *trace, const tn_profile *profi
   r->lives = tn__mem_zalloc(r->lives_max + 1, sizeof *r->lives);
   if (!r->addrs || !r->block_bytes || !r->lives) return TN_ENOMEM;
   if (tn__profile_is_host(profile)) return TN_OK;
+  r->block_count = (uint32_t)count;
+  r->places = options->state_placed ? tn__mem_zalloc(count + 1, sizeof *r->places) : NULL;
+  if (options->state_placed && !r->places) return TN_ENOMEM;
   tn_caching_config config = {.total_bytes = profile->total_bytes, .limit_bytes = options->limit_bytes,
                               .conf.expandable_segments = options->expandable_segments != 0};
   return tn_caching_new(&config, &r->caching);
@@ -188,14 +232,24 @@ static uint64_t reserved_peak(const replay *r) {
   return stats.reserved_bytes.peak;
 }
 
+static uint64_t retries_so_far(const replay *r) {
+  tn_caching_stats stats;
+  tn_caching_get_stats(r->caching, &stats);
+  return stats.num_alloc_retries;
+}
+
 static int steps_repeat(replay *r) {
   int asked = r->step_asked == TN_NONE || r->step_asked + 1 == r->steps.count;
   if (!r->caching || !asked || !r->steps.count || r->event_last != UINT32_MAX) return TN_OK;
   uint64_t before = 0;
-  for (int i = 0; i < REPEATS_MAX && reserved_peak(r) != before && !r->result.peak.oom; i++) {
+  for (int i = 0; i < REPEATS_MAX && (reserved_peak(r) != before || r->result.peak.retries) && !r->result.peak.oom; i++) {
+    uint64_t retries = retries_so_far(r);
     before = reserved_peak(r);
+    (void)tn_caching_limit_needed(r->caching);
     int rc = step_repeat(r);
     if (rc) return rc == STOP ? TN_OK : rc;
+    r->result.peak.limit_needed_bytes = tn_caching_limit_needed(r->caching);
+    r->result.peak.retries = retries_so_far(r) - retries;
   }
   return TN_OK;
 }
@@ -219,16 +273,16 @@ static uint32_t op_after(const tn_trace *trace, uint32_t event) {
 
 static void peak_finish(replay *r, const tn_trace *trace, uint64_t limit_bytes) {
   tn_peak *peak = &r->result.peak;
-  peak->reserved_bytes = peak->limit_needed_bytes = peak->allocated_bytes;
+  peak->reserved_bytes = peak->allocated_bytes;
   if (r->caching) {
     tn_caching_stats stats;
     tn_caching_get_stats(r->caching, &stats);
     peak->reserved_bytes = stats.reserved_bytes.peak;
-    peak->limit_needed_bytes = tn_caching_limit_needed(r->caching);
     r->result.retries = stats.num_alloc_retries;
   } else if (limit_bytes && peak->allocated_bytes > limit_bytes) {
     peak->oom = 1;
   }
+  if (!r->caching) peak->limit_needed_bytes = peak->allocated_bytes;
   peak->device_used_bytes = peak->reserved_bytes + r->context_bytes;
   peak->op = op_after(trace, peak->event);
 }

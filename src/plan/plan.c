@@ -57,28 +57,67 @@ static int replay_start(replay *r, const tn_plan *plan) {
   return TN_OK;
 }
 
-/* Reserved peak of the repeated step, and the limit under which it need not retry: a retry a step costs more than what it saves. */
-static int reserved_bytes(tn_plan *plan, const tn_plan_options *options, uint64_t *out_reserved, uint64_t *out_limit) {
-  tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes,
-                              .conf.expandable_segments = options->expandable_segments != 0};
+typedef struct replayed {
+  uint64_t reserved_bytes, limit_needed_bytes; /* peak of all steps; of the last one */
+  uint64_t retries;                            /* of the last step */
+  int oom;
+} replayed;
+
+static uint64_t retries_of(const tn_caching *caching) {
   tn_caching_stats stats;
+  tn_caching_get_stats(caching, &stats);
+  return stats.num_alloc_retries;
+}
+
+static int replay_steps(replay *r, tn_plan *plan, replayed *out) {
+  tn__simulate_sink sink = {.user = r, .alloc = replay_alloc, .free = replay_free};
+  tn_caching_stats stats;
+  for (int step = 0; step < REPLAYED_STEPS; step++) {
+    uint64_t retries = retries_of(r->caching);
+    (void)tn_caching_limit_needed(r->caching);
+    TN_TRY(replay_start(r, plan));
+    TN_TRY(tn__simulate_run(&plan->simulate, &plan->schedule, &sink));
+    out->limit_needed_bytes = tn_caching_limit_needed(r->caching);
+    out->retries = retries_of(r->caching) - retries;
+  }
+  tn_caching_get_stats(r->caching, &stats);
+  out->reserved_bytes = stats.reserved_bytes.peak;
+  return TN_OK;
+}
+
+/* The step, repeated, under a limit (0 = none). */
+static int replay_plan(tn_plan *plan, const tn_plan_options *options, uint64_t limit_bytes, replayed *out) {
+  tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes, .limit_bytes = limit_bytes,
+                              .expandable_segments = options->expandable_segments};
   replay r = {0};
-  tn__simulate_sink sink = {.user = &r, .alloc = replay_alloc, .free = replay_free};
+  *out = (replayed){0};
   int rc = tn_caching_new(&config, &r.caching);
   r.addr = tn__mem_zalloc(2 * plan->graph.block_count + 2, sizeof *r.addr);
   if (rc == TN_OK && !r.addr) rc = TN_ENOMEM;
-  for (int step = 0; rc == TN_OK && step < REPLAYED_STEPS; step++) {
-    rc = replay_start(&r, plan);
-    if (rc == TN_OK) rc = tn__simulate_run(&plan->simulate, &plan->schedule, &sink);
-  }
-  if (rc == TN_OK) {
-    tn_caching_get_stats(r.caching, &stats);
-    *out_reserved = stats.reserved_bytes.peak;
-    *out_limit = tn_caching_limit_needed(r.caching);
-  }
+  if (rc == TN_OK) rc = replay_steps(&r, plan, out);
   tn__mem_free(r.addr);
   tn_caching_free(r.caching);
-  return rc == TN_ELIMIT ? TN_OK : rc;
+  out->oom = rc == TN_ELIMIT;
+  return out->oom ? TN_OK : rc;
+}
+
+/* What the last choice reserves, and whether it runs within the limit without retries once the first step is over. */
+static int fits_in_segments(tn_plan *plan, const tn_plan_options *options) {
+  replayed free, limited;
+  tn_plan_result *r = &plan->result;
+  r->reserved_bytes = r->limit_needed_bytes = plan->choice.peak_bytes;
+  r->fits = plan->choice.peak_bytes <= options->limit_bytes;
+  if (!plan->graph.rounds) return TN_OK;
+  TN_TRY(replay_plan(plan, options, 0, &free));
+  r->reserved_bytes = free.reserved_bytes;
+  r->limit_needed_bytes = free.limit_needed_bytes;
+  r->fits = r->fits && free.limit_needed_bytes <= options->limit_bytes;
+  if (!r->fits || options->limit_bytes >= plan->graph.profile->total_bytes) return TN_OK;
+  TN_TRY(replay_plan(plan, options, options->limit_bytes, &limited));
+  r->fits = !limited.oom && !limited.retries;
+  if (r->fits) r->reserved_bytes = limited.reserved_bytes;
+  else r->limit_needed_bytes = options->limit_bytes + (options->limit_bytes >> 8); /* the first step leaves another layout: a little less */
+  return TN_OK;
 }
 
 /* ---- time ---------------------------------------------------------------------------------------------------------------- */
@@ -126,12 +165,9 @@ static int choose_within(tn_plan *plan, const tn_plan_options *options) {
   for (int round = 0; round < TIGHTENINGS; round++) {
     TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, &plan->choice));
     if (round == 0) plan->result.lower_bound_s = plan->choice.lower_bound_s; /* later targets are ours, not the user's */
-    uint64_t needed = plan->result.reserved_bytes = plan->choice.peak_bytes;
-    if (plan->graph.rounds) TN_TRY(reserved_bytes(plan, options, &plan->result.reserved_bytes, &needed));
-    plan->result.fits = plan->choice.peak_bytes <= options->limit_bytes && needed <= options->limit_bytes;
-    plan->result.limit_needed_bytes = needed;
+    TN_TRY(fits_in_segments(plan, options));
     if (plan->result.fits || !plan->choice.fits) return TN_OK;
-    uint64_t over = (needed - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
+    uint64_t over = (plan->result.limit_needed_bytes - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
     if (over >= target) return TN_OK;
     target -= over;
   }

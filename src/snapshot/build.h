@@ -1,12 +1,13 @@
 /* build.h -- the machine that a pickle or a JSON text drives, and the trace that it leaves.
  *
- * Why: a snapshot of a million entries would be some ten million Python objects.  Nothing of the kind is made here: a container becomes
- * records of the trace (schema.c) as soon as something else takes it in, and what remains of it is eight bytes that say which records.
+ * Why: a snapshot of a million entries would be some ten million Python objects.  Nothing of the kind is made here: a container
+ * becomes records of the trace (schema.c) as soon as something else takes it in, and what remains of it is eight bytes that say
+ * which records.
  *
- * How.  The stack holds items of 16 bytes.  Containers are objects; the items of those that are still open lie one after the other in the
- * arena, in the order of the containers on the stack.  When a container is taken in by another one it is closed: its items are read by
- * schema.c, and the arena is cut back to where they began.  A closed container cannot change any more, so nothing can contain itself.
- * The one exception is a trace entry: it becomes a record with its first keys, because there may be millions before their list is made.
+ * How.  The stack holds items of 16 bytes.  Containers are objects; the items of one that is still open lie in a stretch of the
+ * arena. When a container is taken in by another one it is closed: close.c reads its items, and its stretch is free.  A closed
+ * container cannot change any more, so nothing can contain itself.  The one exception is a trace entry: it becomes a record with
+ * its first keys, because there may be millions before their list is made.
  *
  * Callers: pickle.c and json.c drive it, schema.c and finish.c give it meaning.  Not locked: one thread at a time per build. */
 #ifndef TN_SNAPSHOT_BUILD_H
@@ -34,24 +35,34 @@ enum tn__item_tag {
 
 typedef struct tn__item {
   uint64_t bits;
-  uint32_t tag; /* tn__item_tag */
+  uint32_t tag;    /* tn__item_tag */
   uint32_t offset; /* low bits of where it stands in the input */
 } tn__item;
 
 /* What an object is.  at and count mean: items of the arena (DICT: keys and values in turn), or records of a table. */
 enum tn__object_kind {
-  TN__OBJECT_DICT, /* open */
-  TN__OBJECT_LIST, /* open; tuples too */
+  TN__OBJECT_DICT,  /* open */
+  TN__OBJECT_LIST,  /* open; tuples too */
   TN__OBJECT_OTHER, /* from here on closed; this one is of no use */
+  TN__OBJECT_BAD,   /* would be something, but for a fault: at is one of faults, which counts where the object is needed */
   TN__OBJECT_EMPTY, /* a list without items */
-  TN__OBJECT_ENTRY, TN__OBJECT_FRAME, TN__OBJECT_BLOCK, TN__OBJECT_SEGMENT, TN__OBJECT_ANNOTATION, TN__OBJECT_HISTORY,
-  TN__OBJECT_SETTINGS, TN__OBJECT_TOP,
-  TN__OBJECT_TEXT, /* at is a string: the JSON of a dictionary among the settings */
-  TN__OBJECT_STACK, /* a list of frames, or of texts */
-  TN__OBJECT_POOL,  /* two integers */
+  TN__OBJECT_ENTRY,
+  TN__OBJECT_FRAME,
+  TN__OBJECT_BLOCK,
+  TN__OBJECT_SEGMENT,
+  TN__OBJECT_ANNOTATION,
+  TN__OBJECT_HISTORY,
+  TN__OBJECT_SETTINGS,
+  TN__OBJECT_TOP,
+  TN__OBJECT_TEXT,   /* at is a string: JSON, of what may be a container where others are texts */
+  TN__OBJECT_STACK,  /* a list of frames, or of texts */
+  TN__OBJECT_POOL,   /* two integers */
   TN__OBJECT_TRACES, /* a list of lists of entries */
   /* lists that grow record by record; they are never closed, and grow only while theirs is the last record */
-  TN__OBJECT_ENTRIES, TN__OBJECT_BLOCKS, TN__OBJECT_SEGMENTS, TN__OBJECT_ANNOTATIONS
+  TN__OBJECT_ENTRIES,
+  TN__OBJECT_BLOCKS,
+  TN__OBJECT_SEGMENTS,
+  TN__OBJECT_ANNOTATIONS
 };
 
 enum { TN__OBJECT_COUNT_MAX = (1 << 27) - 1 };
@@ -61,12 +72,19 @@ typedef struct tn__object {
   uint32_t kind : 5, count : 27;
 } tn__object;
 
+/* Items of an open container; those of one that has closed or moved on are dead.  In order of at. */
+typedef struct tn__stretch {
+  uint32_t object, at;
+} tn__stretch;
+
 /* A segment before its device's others are known. */
 typedef struct tn__raw_segment {
   tn_segment segment;
   uint32_t device;
   uint32_t is_host;
-  uint64_t keys; /* those that it had */
+  uint64_t keys;   /* those that it had */
+  uint32_t offset; /* as in tn__item */
+  uint32_t reserved;
 } tn__raw_segment;
 
 enum { TN__BLOCK_HAS_ADDR = 1 << 0, TN__BLOCK_HAS_REQUESTED = 1 << 1 }; /* in tn_segment_block.reserved until finish.c */
@@ -78,19 +96,24 @@ typedef struct tn__history { /* torch 2.0: who allocated the block before it was
   uint32_t reserved;
 } tn__history;
 
-typedef struct tn__run { uint32_t at, count; } tn__run; /* entries of one device */
-typedef struct tn__setting { uint32_t key, value; } tn__setting; /* strings */
+typedef struct tn__run { /* of records, one after the other */
+  uint32_t at, count;
+} tn__run;
+
+typedef struct tn__setting { /* strings */
+  uint32_t key, value;
+} tn__setting;
 
 /* What the file was found to be made of. */
 typedef struct tn__top {
-  tn__run segments, host_segments;     /* of raw_segments */
-  tn__run traces, host_traces;         /* of runs */
-  tn__run settings, annotations;       /* of settings; of the annotation table */
-  uint64_t keys;                       /* those that it had */
+  tn__run segments, host_segments; /* of raw_segments */
+  tn__run traces, host_traces;     /* of runs */
+  tn__run settings, annotations;   /* of settings; of the annotation table */
+  uint64_t keys;                   /* those that it had */
 } tn__top;
 
 enum { TN__MARKS_MAX = 1000 }; /* how deep a file may nest */
-enum { TN__WORDS_MAX = 128 }; /* strings that stand for something: the first ones */
+enum { TN__WORDS_MAX = 128 };  /* strings that stand for something: the first ones */
 
 /* Texts of up to eight bytes that were met last: each entry may have its own "N/A". */
 enum { TN__SHORT_TEXTS = 64 };
@@ -102,31 +125,33 @@ typedef struct tn__short_text {
 
 typedef struct tn__build {
   tn_trace *trace;
-  tn_error *err;
+  tn_error error;  /* of the call that failed */
+  tn_vec faults;   /* tn_error: what BAD objects suffer from, the first few */
   uint64_t offset; /* of the opcode or token at work, for messages */
   uint64_t bytes_read;
 
-  tn_vec stack;   /* tn__item */
-  tn_vec marks;   /* uint32_t: heights of the stack */
-  tn_vec arena;   /* tn__item */
-  tn_vec objects; /* tn__object */
+  tn_vec stack;     /* tn__item */
+  tn_vec marks;     /* uint32_t: heights of the stack */
+  tn_vec arena;     /* tn__item */
+  tn_vec stretches; /* tn__stretch: of the arena */
+  tn_vec objects;   /* tn__object */
 
   tn_vec raw_segments, histories, runs, settings, tops;
   tn_map frame_index, stack_index, stream_index, pool_index;
   uint64_t last_handle; /* stream_index's last answer */
   uint32_t last_stream;
-  uint32_t empty_stack; /* TN_NONE: not there yet */
+  uint32_t empty_stack;                  /* TN_NONE: not there yet */
   uint32_t odd_actions, streams_missing; /* whether finish.c must look at every entry */
   tn__short_text short_texts[TN__SHORT_TEXTS];
   uint64_t entry_keys, other_keys; /* that there were, of entries and of anything else */
   uint64_t unknown_actions;
   uint8_t actions[TN__WORDS_MAX], states[TN__WORDS_MAX], categories[TN__WORDS_MAX]; /* by string id; UINT8_MAX = none */
-  uint32_t word_small, word_end, word_none, word_roundup; /* string ids */
+  uint32_t word_small, word_end, word_none; /* string ids */
 } tn__build;
 
 /* ---- driving it (build.c) ------------------------------------------------------------------------------------------------ */
 
-int tn__build_init(tn__build *build, tn_error *err); /* on failure nothing is left to deinit */
+int tn__build_init(tn__build *build); /* on failure nothing is left to deinit */
 void tn__build_deinit(tn__build *build);
 
 int tn__build_push_slow(tn__build *build, tn__item item);
@@ -136,26 +161,33 @@ static inline int tn__build_push(tn__build *build, uint32_t tag, uint64_t bits) 
   TN_VEC(&build->stack, tn__item)[build->stack.count++] = item;
   return 0;
 }
-int tn__build_object(tn__build *build, enum tn__object_kind kind); /* pushes an empty DICT or LIST, or OTHER */
+int tn__build_object(tn__build *build, enum tn__object_kind kind);  /* pushes an empty DICT or LIST, or OTHER */
 int tn__build_text(tn__build *build, const char *text, size_t len); /* pushes; TN_EFORMAT: not UTF-8 */
 int tn__build_mark(tn__build *build);
 /* Where the items above the last mark begin; takes the mark off. */
 int tn__build_unmark(tn__build *build, size_t *out_at);
-/* The items from at on are keys and values of the dictionary below them; or items of the list below them; or of a new list that takes
- * their place.  at comes from tn__build_unmark() or counts back from the top, and lies in the stack. */
+/* The items from at on are keys and values of the dictionary below them; or items of the list below them; or of a new list that
+ * takes their place.  at comes from tn__build_unmark() or counts back from the top, and lies in the stack. */
 int tn__build_set_items(tn__build *build, size_t at);
 int tn__build_append(tn__build *build, size_t at);
 int tn__build_list(tn__build *build, size_t at);
 int tn__build_dict(tn__build *build, size_t at);
 int tn__build_close_last(tn__build *build); /* nothing more will come into the last item */
-int tn__build_pop(tn__build *build); /* the last item, which must not be an open container with something in it */
-/* Asked whenever another block has been read: more memory than some times bytes_read is needed only by what is made to fill it. */
-int tn__build_check_memory(const tn__build *build);
+int tn__build_pop(tn__build *build);        /* the last item, above the last mark */
+/* Asked whenever another block has been read, and before records are copied, more_bytes of them: a file that needs more than some times
+ * its size was made to fill memory. */
+int tn__build_check_memory(tn__build *build, uint64_t more_bytes);
+/* When rc is a fault of the file, the object becomes BAD with it and all is well for now; rc otherwise. */
+int tn__build_set_bad(tn__build *build, tn__object *object, int rc);
+/* Fails with the fault of a BAD object. */
+int tn__build_bad(tn__build *build, const tn__object *object);
 /* TN_EFORMAT and "byte 17: ...", the place of the item or, when that is NULL, of the opcode at work. */
-int tn__build_fault(const tn__build *build, const tn__item *item, const char *format, ...) __attribute__((format(printf, 3, 4)));
-int tn__build_no_memory(const tn__build *build);
+int tn__build_fault(tn__build *build, const tn__item *item, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int tn__build_no_memory(tn__build *build);
 
-static inline tn__object *tn__build_object_at(const tn__build *build, uint64_t id) { return &TN_VEC(&build->objects, tn__object)[id]; }
+static inline tn__object *tn__build_object_at(const tn__build *build, uint64_t id) {
+  return &TN_VEC(&build->objects, tn__object)[id];
+}
 
 /* ---- meaning (schema.c, close.c) ----------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,8 @@
 #include "trace/trace.h"
 
 static const tn__item *items_of(const tn__build *build, const tn__object *object) {
-  return TN_VEC(&build->arena, tn__item) + (object->count ? object->at : 0);
+  static const tn__item nothing;
+  return object->count ? TN_VEC(&build->arena, tn__item) + object->at : &nothing;
 }
 
 static int become(tn__object *object, enum tn__object_kind kind, uint32_t at, uint32_t count) {
@@ -22,10 +23,7 @@ static int become(tn__object *object, enum tn__object_kind kind, uint32_t at, ui
 /* ---- dictionaries -------------------------------------------------------------------------------------------------------- */
 
 static int set_all(tn__build *build, const tn__object *object, tn__schema_setter *set, void *record) {
-  const tn__item *pair = items_of(build, object);
-  for (uint32_t i = 0; i < object->count / 2; i++, pair += 2)
-    if (pair->tag == TN__ITEM_TEXT && pair->bits < TN__KEY_COUNT) TN_TRY(set(build, record, (uint32_t)pair->bits, pair + 1));
-  return TN_OK;
+  return tn__schema_set_all(build, items_of(build, object), (uint32_t)object->count / 2, set, record);
 }
 
 /* Appends the record to a table and makes the object stand for it. */
@@ -43,7 +41,7 @@ static int close_block(tn__build *build, tn__object *object) {
 }
 
 static int close_segment(tn__build *build, tn__object *object, uint64_t keys) {
-  tn__raw_segment raw = {.segment = {.stream = TN_NONE, .stack = TN_NONE}, .keys = keys};
+  tn__raw_segment raw = {.segment = {.stream = TN_NONE, .stack = TN_NONE}, .keys = keys, .offset = items_of(build, object)->offset};
   TN_TRY(set_all(build, object, tn__schema_segment, &raw));
   return add_record(build, object, TN__OBJECT_SEGMENT, &build->raw_segments, &raw);
 }
@@ -99,23 +97,26 @@ static int text_intern(tn__build *build, tn_text *text, uint32_t *out_id) {
   return rc ? tn__build_no_memory(build) : TN_OK;
 }
 
-/* The dictionary as JSON; its values are plain. */
+/* The dictionary or list as JSON; its values are plain. */
 static int close_as_text(tn__build *build, tn__object *object) {
-  const tn__item *pair = items_of(build, object);
+  int is_dict = object->kind == TN__OBJECT_DICT;
+  const tn__item *items = items_of(build, object);
   tn_text text;
   tn__text_init(&text);
-  tn__text_add(&text, "{");
-  for (uint32_t i = 0; i < object->count; i += 2) {
-    tn__text_add(&text, i ? ", " : "");
-    item_print(build, &pair[i], 1, &text);
-    tn__text_add(&text, ": ");
-    item_print(build, &pair[i + 1], 1, &text);
+  tn__text_add(&text, is_dict ? "{" : "[");
+  for (uint32_t i = 0; i < object->count; i++) {
+    int is_value = is_dict && i % 2;
+    tn__text_add(&text, i == 0 ? "" : is_value ? ": " : ", ");
+    item_print(build, &items[i], 1, &text);
   }
-  tn__text_add(&text, "}");
+  tn__text_add(&text, is_dict ? "}" : "]");
   uint32_t id = 0;
   TN_TRY(text_intern(build, &text, &id));
   return become(object, TN__OBJECT_TEXT, id, 0);
 }
+
+/* What may be a container and is kept as text. */
+static int is_text_key(uint32_t key) { return key == TN__KEY_ROUNDUP || key == TN__KEY_OVERFLOWED || key == TN__KEY_USER_METADATA; }
 
 static int setting_value(tn__build *build, const tn__item *item, uint32_t *out_id) {
   const tn__object *object = tn__item_object(build, item);
@@ -142,18 +143,23 @@ static int close_settings(tn__build *build, tn__object *object) {
   return become(object, TN__OBJECT_SETTINGS, (uint32_t)at, (uint32_t)(build->settings.count - at));
 }
 
-int tn__close_dict(tn__build *build, tn__object *object, uint32_t key) {
-  uint64_t keys = tn__schema_keys(items_of(build, object), object->count / 2);
+static int close_as_keys_say(tn__build *build, tn__object *object, uint32_t key) {
+  uint64_t keys = tn__schema_keys(items_of(build, object), (uint32_t)object->count / 2);
   build->other_keys |= keys;
   if (key == TN__KEY_ALLOCATOR_SETTINGS) return close_settings(build, object);
-  if (key == TN__KEY_ROUNDUP) return close_as_text(build, object);
+  if (is_text_key(key)) return close_as_text(build, object);
+  if (keys & TN__KEY_BIT(ACTION)) return tn__schema_entry_new(build, object, items_of(build, object), (uint32_t)object->count / 2);
   if (keys & (TN__KEY_BIT(BLOCKS) | TN__KEY_BIT(TOTAL_SIZE))) return close_segment(build, object, keys);
   if (keys & TN__KEY_BIT(STATE)) return close_block(build, object);
-  if (keys & TN__KEY_BIT(FILENAME)) return close_frame(build, object);
+  if (keys & (TN__KEY_BIT(FILENAME) | TN__KEY_BIT(LINE))) return close_frame(build, object);
   if (keys & TN__KEY_BIT(STAGE)) return close_annotation(build, object);
   if (keys & TN__KEY_BIT(REAL_SIZE)) return close_history(build, object);
   if (keys & (TN__KEY_BIT(SEGMENTS) | TN__KEY_BIT(DEVICE_TRACES))) return close_top(build, object, keys);
   return become(object, TN__OBJECT_OTHER, 0, 0);
+}
+
+int tn__close_dict(tn__build *build, tn__object *object, uint32_t key) {
+  return tn__build_set_bad(build, object, close_as_keys_say(build, object, key));
 }
 
 /* ---- lists --------------------------------------------------------------------------------------------------------------- */
@@ -162,13 +168,20 @@ static int is_object(const tn__build *build, const tn__item *item, enum tn__obje
   return item->tag == TN__ITEM_OBJECT && tn__build_object_at(build, item->bits)->kind == (unsigned)kind;
 }
 
+/* A list with an item that does not belong: what that one suffers from, if it is known. */
+static int become_other(const tn__build *build, tn__object *object, const tn__item *item) {
+  if (!is_object(build, item, TN__OBJECT_BAD)) return become(object, TN__OBJECT_OTHER, 0, 0);
+  *object = *tn__item_object(build, item);
+  return TN_OK;
+}
+
 static int close_frames(tn__build *build, tn__object *object) {
   const tn__item *items = items_of(build, object);
   tn_vec *frames = &build->trace->tables[TN_TABLE_STACK_FRAME];
   if (tn__vec_reserve(frames, object->count)) return tn__build_no_memory(build);
   uint32_t *out = TN_VEC(frames, uint32_t) + frames->count, id = 0;
   for (uint32_t i = 0; i < object->count; i++) {
-    if (!is_object(build, &items[i], TN__OBJECT_FRAME)) return become(object, TN__OBJECT_OTHER, 0, 0);
+    if (!is_object(build, &items[i], TN__OBJECT_FRAME)) return become_other(build, object, &items[i]);
     out[i] = tn__build_object_at(build, items[i].bits)->at;
   }
   frames->count += object->count;
@@ -181,7 +194,8 @@ static int close_traces(tn__build *build, tn__object *object) {
   size_t at = build->runs.count;
   for (uint32_t i = 0; i < object->count; i++) {
     const tn__object *list = tn__item_object(build, &items[i]);
-    if (!list || (list->kind != TN__OBJECT_ENTRIES && list->kind != TN__OBJECT_EMPTY)) return become(object, TN__OBJECT_OTHER, 0, 0);
+    if (!list || (list->kind != TN__OBJECT_ENTRIES && list->kind != TN__OBJECT_EMPTY))
+      return become_other(build, object, &items[i]);
     tn__run run = list->kind == TN__OBJECT_EMPTY ? (tn__run){0, 0} : (tn__run){list->at, list->count};
     if (tn__vec_push(&build->runs, &run)) return tn__build_no_memory(build);
   }
@@ -193,6 +207,7 @@ static int close_pool(tn__build *build, tn__object *object) {
   const tn__item *items = items_of(build, object);
   uint64_t first = 0, second = 0;
   uint32_t id = 0;
+  if (items[0].tag > TN__ITEM_BIG || items[1].tag > TN__ITEM_BIG) return become(object, TN__OBJECT_OTHER, 0, 0);
   TN_TRY(tn__item_bits(build, &items[0], TN__KEY_POOL_ID, &first));
   TN_TRY(tn__item_bits(build, &items[1], TN__KEY_POOL_ID, &second));
   TN_TRY(tn__build_pool(build, first, second, &id));
@@ -203,8 +218,9 @@ static int close_pool(tn__build *build, tn__object *object) {
 static int close_texts(tn__build *build, tn__object *object) {
   const tn__item *items = items_of(build, object);
   uint32_t frame_count = 0, id = 0;
+  for (uint32_t i = 0; i < object->count; i++)
+    if (items[i].tag != TN__ITEM_TEXT) return become_other(build, object, &items[i]);
   for (uint32_t i = object->count; i-- > 0;) {
-    if (items[i].tag != TN__ITEM_TEXT) return tn__build_fault(build, &items[i], "a frame is %s, expected a text", tn__item_name(&items[i]));
     tn_frame frame = {0};
     TN_TRY(tn__build_text_frame(build, (uint32_t)items[i].bits, &frame));
     TN_TRY(tn__build_frame(build, &frame, &id));
@@ -216,6 +232,7 @@ static int close_texts(tn__build *build, tn__object *object) {
 }
 
 int tn__close_list(tn__build *build, tn__object *object, uint32_t key) {
+  if (is_text_key(key)) return close_as_text(build, object);
   if (object->count == 0) return become(object, TN__OBJECT_EMPTY, 0, 0);
   const tn__item *first = items_of(build, object);
   if (is_object(build, first, TN__OBJECT_FRAME)) return close_frames(build, object);
@@ -224,5 +241,5 @@ int tn__close_list(tn__build *build, tn__object *object, uint32_t key) {
   if (is_object(build, first, TN__OBJECT_ENTRIES) || is_object(build, first, TN__OBJECT_EMPTY)) return close_traces(build, object);
   if ((key == TN__KEY_POOL_ID || key == TN__KEY_SEGMENT_POOL_ID) && object->count == 2) return close_pool(build, object);
   if ((key == TN__KEY_FORWARD_FRAMES || key == TN__KEY_FRAMES) && first->tag == TN__ITEM_TEXT) return close_texts(build, object);
-  return become(object, TN__OBJECT_OTHER, 0, 0);
+  return become_other(build, object, first);
 }

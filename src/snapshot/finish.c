@@ -21,23 +21,25 @@ static int find_top(tn__build *build, tn__top *out) {
       *out = TN_VEC(&build->tops, tn__top)[object->at];
       return TN_OK;
     }
+    if (object->kind == TN__OBJECT_BAD) return tn__build_bad(build, object);
     if (object->kind == TN__OBJECT_SEGMENTS || object->kind == TN__OBJECT_EMPTY) { /* torch.cuda.memory_snapshot() */
       *out = (tn__top){.segments = {object->at, object->count}};
       return TN_OK;
     }
   }
-  return tn__build_fault(build, item, "is no memory snapshot: expected a dictionary with \"segments\" or \"device_traces\", or a list of segments");
+  return tn__build_fault(
+      build, item, "is no memory snapshot: expected a dictionary with \"segments\" or \"device_traces\", or a list of segments");
 }
 
 /* ---- entries ------------------------------------------------------------------------------------------------------------- */
 
-/* The entries lie as they must, device after device, and each is one of ours. */
+/* The entries lie as they must, device after device and nothing else, and each is one of ours. */
 static int entries_lie_well(const tn__build *build, const tn__run *runs, size_t run_count) {
   uint64_t next = 0;
   if (build->odd_actions) return 0;
   for (size_t i = 0; i < run_count; i++) {
     if (runs[i].count == 0) continue;
-    if (runs[i].at < next) return 0;
+    if (runs[i].at != next) return 0;
     next = (uint64_t)runs[i].at + runs[i].count;
   }
   return next == build->trace->tables[TN_TABLE_ENTRY].count;
@@ -58,8 +60,16 @@ static int entry_copy(tn__build *build, tn_vec *to, const tn_entry *entry) {
   return tn__vec_push(to, &copy);
 }
 
+/* A list that stands in many places makes many entries of few bytes. */
+static int entries_check(tn__build *build, const tn__run *runs, size_t run_count) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < run_count; i++) count += runs[i].count;
+  return tn__build_check_memory(build, count * sizeof(tn_entry));
+}
+
 static int entries_copy(tn__build *build, tn__run *runs, size_t run_count) {
   tn_vec *table = &build->trace->tables[TN_TABLE_ENTRY], to;
+  TN_TRY(entries_check(build, runs, run_count));
   tn__vec_init(&to, sizeof(tn_entry));
   int rc = TN_OK;
   for (size_t i = 0; i < run_count && !rc; i++) {
@@ -137,7 +147,8 @@ static int segment_blocks(tn__build *build, tn__raw_segment *raw, tn_vec *to) {
   size_t at = to->count;
   sums of_blocks = {0};
   const tn_segment_block *from = TN_VEC(&build->trace->tables[TN_TABLE_SEGMENT_BLOCK], tn_segment_block);
-  if (tn__vec_append(to, segment->blocks_count ? from + segment->blocks_at : NULL, segment->blocks_count)) return tn__build_no_memory(build);
+  if (tn__vec_append(to, segment->blocks_count ? from + segment->blocks_at : NULL, segment->blocks_count))
+    return tn__build_no_memory(build);
   if (to->count >= TN_NONE) return tn__build_fault(build, NULL, "has more than 4 billion blocks");
   int tiled = blocks_tile(raw, segment->blocks_count ? tn__vec_at(to, at) : NULL, &of_blocks);
   segment_complete(segment, raw->keys, &of_blocks);
@@ -150,10 +161,31 @@ static int segment_blocks(tn__build *build, tn__raw_segment *raw, tn_vec *to) {
   return TN_OK;
 }
 
+/* What tn_trace_check() would say, with the place in the file. */
+static int segment_check(tn__build *build, const tn__raw_segment *raw, uint64_t *bytes_left) {
+  const tn__item place = {.offset = raw->offset};
+  const tn_segment *segment = &raw->segment;
+  if (segment->bytes > *bytes_left) return tn__build_fault(build, &place, "the sizes of segments add up to more than any memory");
+  if (segment->addr + segment->bytes < segment->addr)
+    return tn__build_fault(build, &place, "a segment of %llu bytes ends beyond the address space",
+                           (unsigned long long)segment->bytes);
+  *bytes_left -= segment->bytes;
+  return TN_OK;
+}
+
+static int blocks_check(tn__build *build, const tn_vec *chosen) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < chosen->count; i++) count += TN_VEC(chosen, tn__raw_segment)[i].segment.blocks_count;
+  return tn__build_check_memory(build, count * sizeof(tn_segment_block));
+}
+
 static int segments_place(tn__build *build, tn_vec *chosen, tn_vec *blocks) {
+  TN_TRY(blocks_check(build, chosen));
+  uint64_t bytes_left = (uint64_t)1 << 62; /* as in trace/check.c */
   for (size_t i = 0; i < chosen->count; i++) {
     tn__raw_segment *raw = tn__vec_at(chosen, i);
     TN_TRY(segment_blocks(build, raw, blocks));
+    TN_TRY(segment_check(build, raw, &bytes_left));
     if (tn_trace_add(build->trace, TN_TABLE_SEGMENT, &raw->segment, 1)) return tn__build_no_memory(build);
   }
   return TN_OK;
@@ -198,7 +230,9 @@ typedef struct ranked {
   uint32_t old;
 } ranked;
 
-static int compare_handles(const void *a, const void *b) { return compare_u64(((const ranked *)a)->handle, ((const ranked *)b)->handle); }
+static int compare_handles(const void *a, const void *b) {
+  return compare_u64(((const ranked *)a)->handle, ((const ranked *)b)->handle);
+}
 
 /* new_ids[old id] = new id, by handle. */
 static int streams_rank(tn_vec *streams, uint32_t *new_ids) {
@@ -246,7 +280,8 @@ static int streams_sort(tn__build *build) {
     return tn__build_no_memory(build);
   }
   for (size_t i = 0; i < entries->count; i++) TN_VEC(entries, tn_entry)[i].stream = new_ids[TN_VEC(entries, tn_entry)[i].stream];
-  for (size_t i = 0; i < segments->count; i++) TN_VEC(segments, tn_segment)[i].stream = new_ids[TN_VEC(segments, tn_segment)[i].stream];
+  for (size_t i = 0; i < segments->count; i++)
+    TN_VEC(segments, tn_segment)[i].stream = new_ids[TN_VEC(segments, tn_segment)[i].stream];
   tn__mem_free(new_ids);
   return TN_OK;
 }
@@ -256,7 +291,8 @@ static int streams_sort(tn__build *build) {
 /* The first version that writes what the file has.  Each key once was new. */
 static const char *schema_guess(const tn__build *build) {
   uint64_t entries = build->entry_keys, any = entries | build->other_keys;
-  if (any & (TN__KEY_BIT(POOL_ID) | TN__KEY_BIT(FORWARD_FRAMES) | TN__KEY_BIT(HOST_SEGMENTS) | TN__KEY_BIT(HOST_TRACES))) return "2.12+";
+  if (any & (TN__KEY_BIT(POOL_ID) | TN__KEY_BIT(FORWARD_FRAMES) | TN__KEY_BIT(HOST_SEGMENTS) | TN__KEY_BIT(HOST_TRACES)))
+    return "2.12+";
   if (entries & TN__KEY_BIT(USER_METADATA)) return "2.10+";
   if (any & TN__KEY_BIT(REUSE)) return "2.9+";
   if (entries & TN__KEY_BIT(COMPILE_CONTEXT)) return "2.8+";
@@ -349,5 +385,5 @@ int tn__build_finish(tn__build *build) {
   annotations_finish(build, &top);
   TN_TRY(streams_sort(build));
   TN_TRY(meta_place(build, &top));
-  return tn_trace_check(build->trace, build->err);
+  return tn_trace_check(build->trace, &build->error);
 }

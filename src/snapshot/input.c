@@ -105,7 +105,8 @@ static int unpack_check_limit(const tn__input *input, tn_error *err) {
   uint64_t limit = UNPACKED_FREE + UNPACKED_RATIO * input->raw_bytes;
   if (input->unpack->unpacked_bytes <= limit) return TN_OK;
   return tn__error_set_at(err, TN_EFORMAT, input->raw_bytes, 0,
-                          "gzip data grows to more than 64 MiB and %d times its size; unpack it yourself if you trust it", UNPACKED_RATIO);
+                          "gzip data grows to more than 64 MiB and %d times its size; unpack it yourself if you trust it",
+                          UNPACKED_RATIO);
 }
 
 /* A member has ended; another one may follow, and anything else is left alone as gzip leaves it. */
@@ -165,7 +166,20 @@ static void buffer_compact(tn__input *input) {
   input->end = input->start + left;
 }
 
+/* Memory that is not packed needs no copy, but comes in blocks as well: limits are looked after block by block. */
+static int extend_in_place(tn__input *input, size_t need) {
+  size_t left = tn__input_left(input), more = need > left ? need - left : 0;
+  if (more > 0 && more < BLOCK_BYTES) more = BLOCK_BYTES;
+  if (more > input->memory_size) more = input->memory_size;
+  input->end += more;
+  input->memory += more;
+  input->memory_size -= more;
+  input->ended = input->memory_size == 0;
+  return TN_OK;
+}
+
 int tn__input_fill(tn__input *input, size_t need, tn_error *err) {
+  if (input->fd < 0 && !input->unpack && !input->buffer && input->start) return extend_in_place(input, need);
   if (input->buffer) buffer_compact(input);
   while (tn__input_left(input) < need && !input->ended) {
     size_t used = (size_t)(input->end - input->start), got = 0;
@@ -226,10 +240,8 @@ int tn__input_memory(tn__input *input, const void *data, size_t size, tn_error *
     if (rc) tn__input_close(input);
     return rc;
   }
-  input->start = input->at = bytes;
-  input->end = bytes + size;
-  input->ended = 1;
-  return TN_OK;
+  input->start = input->at = input->end = bytes;
+  return extend_in_place(input, size < BLOCK_BYTES ? size : BLOCK_BYTES);
 }
 
 void tn__input_close(tn__input *input) {

@@ -13,20 +13,20 @@ extern "C" {
 
 typedef struct tn__unpack tn__unpack; /* the state of gzip */
 
-/* What has been read and not used lies in at ... end, inside the buffer; base is the offset of the buffer's first byte in the input,
- * after unpacking. */
+/* What has been read and not used lies in at ... end, inside the buffer; base is the offset of the buffer's first byte in the
+ * input, after unpacking. */
 typedef struct tn__input {
   const uint8_t *at, *end;
-  const uint8_t *start;    /* of the buffer, or of the caller's memory */
+  const uint8_t *start; /* of the buffer, or of the caller's memory */
   uint64_t base;
-  uint8_t *buffer;         /* owned; NULL when the caller's memory is read in place */
+  uint8_t *buffer; /* owned; NULL when the caller's memory is read in place */
   size_t capacity;
-  const uint8_t *memory;   /* what is left of the caller's memory */
+  const uint8_t *memory; /* what is left of the caller's memory */
   size_t memory_size;
-  int fd;                  /* -1: memory */
-  int ended;               /* nothing follows after end */
-  uint64_t raw_bytes;      /* read so far, before unpacking */
-  tn__unpack *unpack;      /* NULL: not packed */
+  int fd;             /* -1: memory */
+  int ended;          /* nothing follows after end */
+  uint64_t raw_bytes; /* read so far, before unpacking */
+  tn__unpack *unpack; /* NULL: not packed */
 } tn__input;
 
 /* path "-" is standard input.  TN_ENOENT, TN_EPERM, TN_EIO (also for a directory), TN_ENOMEM; the message names the reason, not the

@@ -21,9 +21,9 @@ typedef struct json {
 /* ---- bytes --------------------------------------------------------------------------------------------------------------- */
 
 static int fill(json *j, size_t need) {
-  TN_TRY(tn__input_fill(j->input, need, j->build->err));
+  TN_TRY(tn__input_fill(j->input, need, &j->build->error));
   j->build->bytes_read = tn__input_offset(j->input) + tn__input_left(j->input);
-  return tn__build_check_memory(j->build);
+  return tn__build_check_memory(j->build, 0);
 }
 
 /* The next byte in *out without taking it, -1 at the end. */
@@ -95,7 +95,8 @@ static int push_decoded(json *j, const uint8_t *text, size_t len) {
     if (text[at] == '\\') {
       uint32_t code = 0;
       step = unescape(text + at, len - at, &code);
-      if (step == 0) return tn__build_fault(j->build, NULL, "a text has a backslash with nothing known after it, %zu bytes into it", at);
+      if (step == 0)
+        return tn__build_fault(j->build, NULL, "a text has a backslash with nothing known after it, %zu bytes into it", at);
       put = tn__utf8_put(code, bytes);
     }
     if (tn__vec_append(&j->decoded, bytes, put)) return tn__build_no_memory(j->build);

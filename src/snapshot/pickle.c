@@ -49,7 +49,7 @@ static uint64_t big_u64(const uint8_t *at) {
   return value;
 }
 
-static int cut_short(tn__pickle *pickle) {
+int tn__pickle_cut_short(tn__pickle *pickle) {
   tn__build *build = pickle->build;
   uint64_t opcode = build->offset;
   build->offset = tn__input_offset(pickle->input) + tn__input_left(pickle->input);
@@ -61,7 +61,7 @@ static int cut_short(tn__pickle *pickle) {
 static int want(tn__pickle *pickle, size_t bytes) {
   if (tn__input_left(pickle->input) >= bytes) return TN_OK;
   TN_TRY(tn__pickle_fill(pickle, bytes));
-  return tn__input_left(pickle->input) >= bytes ? TN_OK : cut_short(pickle);
+  return tn__input_left(pickle->input) >= bytes ? TN_OK : tn__pickle_cut_short(pickle);
 }
 
 static int skip(tn__pickle *pickle, uint64_t bytes) {
@@ -117,7 +117,7 @@ static int push_copy(tn__build *build) {
 /* Where the last count items begin; they must lie above the last mark. */
 static int last_items(tn__build *build, size_t count, size_t *out_at) {
   size_t floor = build->marks.count ? TN_VEC(&build->marks, uint32_t)[build->marks.count - 1] : 0;
-  if (build->stack.count - floor < count) return tn__build_fault(build, NULL, "expected %zu values on the stack", count);
+  if (build->stack.count - floor < count) return tn__build_fault(build, NULL, "expected more values on the stack");
   *out_at = build->stack.count - count;
   return TN_OK;
 }
@@ -153,10 +153,12 @@ static int frozen_set(tn__build *build, size_t at) {
 static int refused(tn__pickle *pickle) {
   const char *name = names[pickle->opcode];
   if (!name)
-    return tn__build_fault(pickle->build, NULL, "expected an opcode of pickle, found 0x%02x: this is no pickle, or a damaged one", pickle->opcode);
-  return tn__build_fault(pickle->build, NULL,
-                         "opcode %s is refused: it can run code when a file is unpickled, no memory snapshot needs it, and this may be an attack",
-                         name);
+    return tn__build_fault(pickle->build, NULL, "expected an opcode of pickle, found 0x%02x: this is no pickle, or a damaged one",
+                           pickle->opcode);
+  return tn__build_fault(
+      pickle->build, NULL,
+      "opcode %s is refused: it can run code when a file is unpickled, no memory snapshot needs it, and this may be an attack",
+      name);
 }
 
 static int protocol(tn__pickle *pickle, uint32_t version) {
@@ -232,9 +234,9 @@ static int step(tn__pickle *pickle, const uint8_t *operand) {
 }
 
 int tn__pickle_fill(tn__pickle *pickle, size_t need) {
-  TN_TRY(tn__input_fill(pickle->input, need, pickle->build->err));
+  TN_TRY(tn__input_fill(pickle->input, need, &pickle->build->error));
   pickle->build->bytes_read = tn__input_offset(pickle->input) + tn__input_left(pickle->input);
-  return tn__build_check_memory(pickle->build);
+  return tn__build_check_memory(pickle->build, 0);
 }
 
 static inline const uint8_t *hot_int(tn_vec *stack, tn__item *top, uint64_t bits, const uint8_t *next) {
@@ -244,8 +246,8 @@ static inline const uint8_t *hot_int(tn_vec *stack, tn__item *top, uint64_t bits
   return next;
 }
 
-/* The opcodes that nearly all of a snapshot is made of, straight through: where the next one is, or NULL to leave this one to step(), which
- * looks at everything again.  at: OPCODE_BYTES of input. */
+/* The opcodes that nearly all of a snapshot is made of, straight through: where the next one is, or NULL to leave this one to
+ * step(), which looks at everything again.  at: OPCODE_BYTES of input. */
 static inline const uint8_t *hot_step(tn__pickle *pickle, const uint8_t *at) {
   tn__build *build = pickle->build;
   tn_vec *stack = &build->stack;
@@ -268,18 +270,20 @@ static inline const uint8_t *hot_step(tn__pickle *pickle, const uint8_t *at) {
       return at + 1;
     }
     case TN__OP_MARK:
-      if (build->marks.count >= build->marks.capacity || build->marks.count >= TN__MARKS_MAX || stack->count >= TN_NONE) return NULL;
+      if (build->marks.count >= build->marks.capacity || build->marks.count >= TN__MARKS_MAX || stack->count >= TN_NONE)
+        return NULL;
       TN_VEC(&build->marks, uint32_t)[build->marks.count++] = (uint32_t)stack->count;
       return at + 1;
     case TN__OP_EMPTY_DICT:
-    case TN__OP_EMPTY_LIST:
+    case TN__OP_EMPTY_LIST: {
       if (build->objects.count == build->objects.capacity || build->objects.count >= TN_NONE) return NULL;
       top->tag = TN__ITEM_OBJECT;
       top->bits = build->objects.count;
-      TN_VEC(&build->objects, tn__object)[build->objects.count++] =
-          (tn__object){.kind = *at == TN__OP_EMPTY_DICT ? TN__OBJECT_DICT : TN__OBJECT_LIST};
+      tn__object *object = TN_VEC(&build->objects, tn__object) + build->objects.count++;
+      *object = (tn__object){.kind = *at == TN__OP_EMPTY_DICT ? TN__OBJECT_DICT : TN__OBJECT_LIST};
       stack->count++;
       return at + 1;
+    }
     case TN__OP_BININT1: return hot_int(stack, top, at[1], at + 2);
     case TN__OP_BININT2: return hot_int(stack, top, little_u16(at + 1), at + 3);
     case TN__OP_BININT: return hot_int(stack, top, (uint64_t)(int32_t)little_u32(at + 1), at + 5);
@@ -299,7 +303,7 @@ static int next_step(tn__pickle *pickle, size_t left) {
   pickle->opcode = *input->at;
   const uint8_t *operand = input->at + 1;
   size_t bytes = operand_bytes[pickle->opcode];
-  if (left <= bytes) return cut_short(pickle);
+  if (left <= bytes) return tn__pickle_cut_short(pickle);
   input->at = operand + bytes;
   return step(pickle, operand);
 }

@@ -25,13 +25,15 @@ static int read_line(tn__pickle *pickle, const char **out, size_t *out_len) {
     seen = left;
     if (seen > LINE_BYTES_MAX) return tn__build_fault(pickle->build, NULL, "a line of more than 16 MiB");
     TN_TRY(tn__pickle_fill(pickle, 2 * left + 1));
-    if (tn__input_left(input) == left) return tn__build_fault(pickle->build, NULL, "the file ends inside a line: it is cut short");
+    if (tn__input_left(input) == left) return tn__pickle_cut_short(pickle);
   }
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------------- */
 
-static int not_a_number(const tn__pickle *pickle) { return tn__build_fault(pickle->build, NULL, "expected a number on a line of its own"); }
+static int not_a_number(tn__pickle *pickle) {
+  return tn__build_fault(pickle->build, NULL, "expected a number on a line of its own");
+}
 
 static int push_integer(tn__pickle *pickle, const char *digits, size_t len) {
   int negative = len > 0 && *digits == '-';

@@ -31,20 +31,25 @@ int tn__memo_get(tn__pickle *pickle, uint64_t index);
 
 /* The item at index when it is a text or a container; 0 when tn__memo_get() must look. */
 static inline int tn__memo_peek(const tn__pickle *pickle, uint64_t index, tn__item *out) {
-  uint32_t word = index < pickle->memo.count ? TN_VEC(&pickle->memo, uint32_t)[index] : TN__MEMO_NOTHING;
+  uint32_t word = index < pickle->memo.count ? TN_VEC(&pickle->memo, uint32_t)[index] : 0u;
   uint32_t kind = word & TN__MEMO_WIDE;
   out->bits = word >> TN__MEMO_BITS;
-  out->tag = kind == TN__MEMO_TEXT ? TN__ITEM_TEXT : TN__ITEM_OBJECT;
+  out->tag = TN__ITEM_OBJECT;
+  if (kind == TN__MEMO_TEXT) out->tag = TN__ITEM_TEXT;
   return kind == TN__MEMO_TEXT || kind == TN__MEMO_OBJECT;
 }
 
 /* The word for an item, NOTHING when it needs a place in wide. */
 static inline uint32_t tn__memo_word(const tn__item *item) {
-  if (item->bits >> (32 - TN__MEMO_BITS)) return TN__MEMO_NOTHING;
-  uint32_t kind = item->tag == TN__ITEM_TEXT ? TN__MEMO_TEXT : item->tag == TN__ITEM_OBJECT ? TN__MEMO_OBJECT : TN__MEMO_NOTHING;
-  return kind ? (uint32_t)item->bits << TN__MEMO_BITS | kind : TN__MEMO_NOTHING;
+  uint32_t kind = TN__MEMO_NOTHING, id = (uint32_t)item->bits << TN__MEMO_BITS;
+  if (item->tag == TN__ITEM_TEXT) kind = TN__MEMO_TEXT;
+  if (item->tag == TN__ITEM_OBJECT) kind = TN__MEMO_OBJECT;
+  if (item->bits >> (32 - TN__MEMO_BITS)) kind = TN__MEMO_NOTHING;
+  return kind == TN__MEMO_NOTHING ? 0u : id | kind;
 }
 
+/* Fails: the file ends inside the opcode at work, whose operand has not been taken from the input. */
+int tn__pickle_cut_short(tn__pickle *pickle);
 /* Reads on, and looks after the memory that the build takes. */
 int tn__pickle_fill(tn__pickle *pickle, size_t need);
 

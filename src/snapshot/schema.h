@@ -21,6 +21,8 @@ tn__schema_setter tn__schema_annotation; /* tn_annotation */
 tn__schema_setter tn__schema_history;    /* tn__history */
 tn__schema_setter tn__schema_top;        /* tn__top */
 
+/* Sets each known key; of one that comes twice, the last. */
+int tn__schema_set_all(tn__build *build, const tn__item *pairs, size_t pair_count, tn__schema_setter *set, void *record);
 /* The known keys among them, as a set of bits. */
 uint64_t tn__schema_keys(const tn__item *pairs, size_t pair_count);
 

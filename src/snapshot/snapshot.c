@@ -39,7 +39,8 @@ static int unknown_form(const tn__input *input, tn_error *err) {
   if (left == 0) return tn__error_set(err, TN_EFORMAT, "is empty, expected a memory snapshot");
   if (left >= 2 && memcmp(input->at, "PK", 2) == 0)
     return tn__error_set(err, TN_EFORMAT, "is a zip archive, as torch.save() writes, expected a memory snapshot");
-  if (*input->at == '<') return tn__error_set(err, TN_EFORMAT, "is an HTML page or the like, expected the memory snapshot that it was made from");
+  if (*input->at == '<')
+    return tn__error_set(err, TN_EFORMAT, "is an HTML page or the like, expected the memory snapshot that it was made from");
   return tn__error_set(err, TN_EFORMAT, "byte 0: expected a pickle, JSON or a trace, found 0x%02x", *input->at);
 }
 
@@ -47,9 +48,11 @@ static int unknown_form(const tn__input *input, tn_error *err) {
 
 static int read_build(tn__input *input, enum form form, tn_trace **out, tn_error *err) {
   tn__build build;
-  TN_TRY(tn__build_init(&build, err));
-  int rc = form == FORM_JSON ? tn__json_read(&build, input) : tn__pickle_read(&build, input);
+  int rc = tn__build_init(&build);
+  if (rc) return tn__error_set(err, rc, NULL);
+  rc = form == FORM_JSON ? tn__json_read(&build, input) : tn__pickle_read(&build, input);
   if (!rc) rc = tn__build_finish(&build);
+  if (rc && err) *err = build.error;
   if (!rc) {
     *out = build.trace;
     build.trace = NULL;
@@ -103,10 +106,20 @@ int tn_snapshot_load(const char *path, tn_trace **out, tn_error *err) {
   return rc ? tn__file_error(err, strcmp(path, "-") == 0 ? "standard input" : path, rc) : TN_OK;
 }
 
+/* Whether one of the words that every snapshot has comes soon. */
+static int speaks_of_segments(const tn__input *input) {
+  static const char *const words[] = {"segments", "device_traces", "total_size"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (memmem(input->at, tn__input_left(input), words[i], strlen(words[i]))) return 1;
+  return 0;
+}
+
 int tn_snapshot_is_one(const char *path) {
+  enum { LOOK_BYTES = 64 * 1024 };
   tn__input input;
-  if (tn__input_open(&input, path, NULL)) return 0;
+  if (!path || tn__input_open(&input, path, NULL)) return 0;
   enum form form = find_form(&input);
+  int found = (form == FORM_PICKLE || form == FORM_JSON) && !tn__input_fill(&input, LOOK_BYTES, NULL) && speaks_of_segments(&input);
   tn__input_close(&input);
-  return form == FORM_PICKLE || form == FORM_JSON;
+  return found;
 }

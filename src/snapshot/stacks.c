@@ -14,7 +14,8 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
 
 static int record_new(tn__build *build, tn_map *index, uint64_t hash, enum tn_table table, const void *record, uint32_t *out_id) {
   tn_vec *records = &build->trace->tables[table];
-  if (records->count >= TN_NONE - 1) return tn__build_fault(build, NULL, "has more than 4 billion frames, stacks, streams or pools");
+  if (records->count >= TN_NONE - 1)
+    return tn__build_fault(build, NULL, "has more than 4 billion frames, stacks, streams or pools");
   if (tn__map_set(index, hash, (uint32_t)records->count)) return tn__build_no_memory(build);
   if (tn__vec_push(records, record)) return tn__build_no_memory(build);
   *out_id = (uint32_t)records->count - 1;
@@ -22,7 +23,8 @@ static int record_new(tn__build *build, tn_map *index, uint64_t hash, enum tn_ta
 }
 
 /* The id of the record, whose bytes tell it from others. */
-static int record_intern(tn__build *build, tn_map *index, uint64_t hash, enum tn_table table, const void *record, uint32_t *out_id) {
+static int record_intern(tn__build *build, tn_map *index, uint64_t hash, enum tn_table table, const void *record,
+                         uint32_t *out_id) {
   const tn_vec *records = &build->trace->tables[table];
   for (;; hash++) {
     uint32_t id = tn__map_get(index, hash);
@@ -56,8 +58,8 @@ int tn__build_stream(tn__build *build, uint64_t handle, uint32_t *out_id) {
 static int stack_equal(const tn_trace *trace, uint32_t id, const uint32_t *frames, uint32_t frame_count) {
   const tn_stack *stack = &TN_VEC(&trace->tables[TN_TABLE_STACK], tn_stack)[id];
   return stack->frames_count == frame_count &&
-         (frame_count == 0 ||
-          memcmp(TN_VEC(&trace->tables[TN_TABLE_STACK_FRAME], uint32_t) + stack->frames_at, frames, frame_count * sizeof *frames) == 0);
+         (frame_count == 0 || memcmp(TN_VEC(&trace->tables[TN_TABLE_STACK_FRAME], uint32_t) + stack->frames_at, frames,
+                                     frame_count * sizeof *frames) == 0);
 }
 
 int tn__build_stack(tn__build *build, uint32_t frame_count, uint32_t *out_id) {
@@ -96,7 +98,8 @@ int tn__build_text_frame(tn__build *build, uint32_t text_id, tn_frame *out) {
   file += sizeof before_file - 1;
   TN_TRY(trimmed(build, file, (size_t)(line - file), &out->file));
   uint64_t number = 0;
-  for (line += sizeof before_line - 1; *line >= '0' && *line <= '9' && number < TN_NONE; line++) number = number * 10 + (uint64_t)(*line - '0');
+  for (line += sizeof before_line - 1; *line >= '0' && *line <= '9'; line++)
+    number = number < TN_NONE ? number * 10 + (uint64_t)(*line - '0') : number;
   out->line = number < TN_NONE ? (uint32_t)number : 0;
   if (strncmp(line, before_name, sizeof before_name - 1) != 0) return TN_OK;
   line += sizeof before_name - 1;

@@ -4,16 +4,24 @@
 #include "base/error.h"
 
 const char *tn__item_name(const tn__item *item) {
-  static const char *const names[] = {"None", "a truth value", "a number", "a number", "a fraction", "a text", "a list or dictionary",
+  static const char *const names[] = {"None",
+                                      "a truth value",
+                                      "a number",
+                                      "a number",
+                                      "a fraction",
+                                      "a text",
+                                      "a list or dictionary",
                                       "bytes or a number of more than 64 bits"};
   return names[item->tag];
 }
 
-int tn__item_wrong(const tn__build *build, const tn__item *item, uint32_t key, const char *expected) {
+int tn__item_wrong(tn__build *build, const tn__item *item, uint32_t key, const char *expected) {
+  const tn__object *object = tn__item_object(build, item);
+  if (object && object->kind == TN__OBJECT_BAD) return tn__build_bad(build, object);
   return tn__build_fault(build, item, "\"%s\" is %s, expected %s", tn__keys[key], tn__item_name(item), expected);
 }
 
-int tn__item_number_checked(const tn__build *build, const tn__item *item, uint32_t key, uint64_t below, uint64_t *out) {
+int tn__item_number_checked(tn__build *build, const tn__item *item, uint32_t key, uint64_t below, uint64_t *out) {
   if (item->tag == TN__ITEM_NULL) return TN_OK;
   if (item->tag > TN__ITEM_BIG) return tn__item_wrong(build, item, key, "a number of 64 bits");
   if (item->tag == TN__ITEM_INT && (int64_t)item->bits < 0)
@@ -25,7 +33,7 @@ int tn__item_number_checked(const tn__build *build, const tn__item *item, uint32
   return TN_OK;
 }
 
-int tn__item_text(const tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
+int tn__item_text(tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
   if (item->tag == TN__ITEM_NULL) return TN_OK;
   if (item->tag != TN__ITEM_TEXT) return tn__item_wrong(build, item, key, "a text");
   *out = (uint32_t)item->bits;
@@ -33,8 +41,10 @@ int tn__item_text(const tn__build *build, const tn__item *item, uint32_t key, ui
 }
 
 /* A text that may also be something of no use. */
-void tn__item_text_take(const tn__item *item, uint32_t *out) {
+void tn__item_text_take(const tn__build *build, const tn__item *item, uint32_t *out) {
+  const tn__object *object = tn__item_object(build, item);
   if (item->tag == TN__ITEM_TEXT) *out = (uint32_t)item->bits;
+  if (object && object->kind == TN__OBJECT_TEXT) *out = object->at;
 }
 
 const tn__object *tn__item_object(const tn__build *build, const tn__item *item) {
@@ -47,7 +57,7 @@ int tn__item_stream(tn__build *build, const tn__item *item, uint32_t key, uint32
   return tn__build_stream(build, handle, out);
 }
 
-int tn__item_pool(const tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
+int tn__item_pool(tn__build *build, const tn__item *item, uint32_t key, uint32_t *out) {
   const tn__object *object = tn__item_object(build, item);
   if (item->tag == TN__ITEM_NULL) return TN_OK;
   if (!object || object->kind != TN__OBJECT_POOL) return tn__item_wrong(build, item, key, "two numbers");
@@ -69,8 +79,8 @@ int tn__item_stack(tn__build *build, const tn__item *item, uint32_t key, uint32_
 }
 
 /* A list of records of the kind; an empty one will do. */
-int tn__item_run(const tn__build *build, const tn__item *item, uint32_t key, enum tn__object_kind kind, const char *expected,
-                   tn__run *out) {
+int tn__item_run(tn__build *build, const tn__item *item, uint32_t key, enum tn__object_kind kind, const char *expected,
+                 tn__run *out) {
   const tn__object *object = tn__item_object(build, item);
   if (item->tag == TN__ITEM_NULL) return TN_OK;
   if (!object || (object->kind != kind && object->kind != TN__OBJECT_EMPTY)) return tn__item_wrong(build, item, key, expected);

@@ -84,6 +84,8 @@ def test_peak_is_the_allocators(name, precision):
     measured = torch.cuda.max_memory_allocated() - before
     bound = 0.02 if name == "resnet" else 0.003
     workspaces = 64 << 20  # another test's cuBLAS handles may have brought some, or have them already
+    if name == "resnet":
+        workspaces += 16 << 20  # of convolutions, which cuDNN picks by their size; these are tiny
     assert abs(peak.allocated_bytes - measured) <= bound * measured + workspaces
     assert batches.size(batch) == int(RECIPES[name].get("batch", batches.size(batch)))
 

@@ -30,6 +30,10 @@ def _text(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text.replace("\0", "?"))
 
 
+def _label(value: Any) -> str:
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
 def _forward(texts: list[str] | None) -> list[tuple[str, int, str]] | None:
     if texts is None:
         return None
@@ -53,7 +57,7 @@ def _entry(e: dict[str, Any]) -> list[tuple]:
             tuple(e.get("pool_id", (0, 0))),
             _frames(e.get("frames")),
             _forward(e.get("forward_frames")),
-            _text(e.get("user_metadata", "")),
+            _label(e.get("user_metadata", "")),
             "" if context == "N/A" else _text(context),
             CATEGORIES.get(e.get("category", "unknown"), "unknown"),
         )
@@ -93,11 +97,12 @@ def _segment(s: dict[str, Any]) -> tuple:
 
 
 def _devices(segments: list[dict[str, Any]], traces: list[list[dict[str, Any]]], is_host: bool) -> list[tuple]:
+    """Those that have anything."""
+    entries = {k: [row for e in trace for row in _entry(e)] for k, trace in enumerate(traces)}
     out = []
-    for index in sorted({s.get("device", 0) for s in segments} | {k for k, trace in enumerate(traces) if trace}):
+    for index in sorted({s.get("device", 0) for s in segments} | {k for k, rows in entries.items() if rows}):
         own = sorted((s for s in segments if s.get("device", 0) == index), key=lambda s: s["address"] % WORD)
-        entries = [row for e in (traces[index] if index < len(traces) else []) for row in _entry(e)]
-        out.append((index, is_host, [_segment(s) for s in own], entries))
+        out.append((index, is_host, [_segment(s) for s in own], entries.get(index, [])))
     return out
 
 
