@@ -403,7 +403,8 @@ TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
 TN_API int tn_caching_record_stream(tn_caching *caching, tn_addr addr, uint32_t stream);
 /* The streams that a freed block waited for have reached its end.  TN_ENOENT: no block waits at addr. */
 TN_API int tn_caching_complete(tn_caching *caching, tn_addr addr);
-/* The graph or MemPool is gone: what is free of its memory can be given back.  Allocating from it again takes it back into use. */
+/* The graph or MemPool is gone: what is free of its memory can be given back, after that of pools released before.  Allocating from it
+ * again takes it back into use. */
 TN_API int tn_caching_release_pool(tn_caching *caching, uint32_t pool);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
@@ -451,8 +452,9 @@ typedef struct tn_replay_result {
   uint32_t ooms_served;     /* of these, how many the replay served */
   uint32_t oom_entry;       /* first entry that the replay found no memory for though the recorded run did; TN_NONE */
   uint64_t oom_bytes;       /* what it asked for */
+  uint64_t stalls;          /* allocations for which memory had to be given back first: each waits for the device */
   uint64_t recorded_bytes;  /* most that was reserved in the recorded run */
-  uint64_t ideal_bytes;     /* most that was in use at once: no setting needs less */
+  uint64_t ideal_bytes;     /* most that was in use at once, or would have been when an allocation failed: no setting needs less */
   tn_caching_stats stats;   /* current = at the end */
   uint32_t difference_entry; /* TN_NONE: at the end */
   uint32_t reserved;
@@ -463,6 +465,37 @@ typedef struct tn_replay_result {
  * compared; when that differs, and under other settings, segments are placed as predict.h says and the result is a prediction.
  * TN_EPARTIAL: there is no history.  TN_ENOENT: no such device. */
 TN_API int tn_replay(const tn_trace *trace, const tn_replay_options *options, tn_replay_result *out, tn_error *err);
+
+/* Which settings would serve this history best. */
+typedef struct tn_tune tn_tune;
+
+typedef struct tn_tune_options {
+  uint64_t limit_bytes; /* as in tn_replay_options */
+  uint32_t device;
+  uint32_t threads;     /* 0 = one for each core */
+  void (*progress)(void *user, size_t done, size_t total); /* from one thread at a time; NULL = none */
+  void *user;
+} tn_tune_options;
+
+typedef struct tn_tune_row {
+  tn_replay_result result;
+  const char *setting;  /* for PYTORCH_CUDA_ALLOC_CONF; belongs to the tn_tune */
+  uint32_t changes;     /* keys in it */
+  uint32_t is_recorded; /* the settings that it was recorded under, predicted like the others */
+} tn_tune_row;
+
+/* Replays the history under every setting of a list that its PyTorch has, then under variations of the best ones, on all cores. */
+TN_API int tn_tune_new(const tn_trace *trace, const tn_tune_options *options, tn_tune **out, tn_error *err);
+TN_API void tn_tune_free(tn_tune *tune);
+/* All of them.  The first is the one to use: of those that serve the run best and need least, within 2 %, the simplest. */
+TN_API const tn_tune_row *tn_tune_rows(const tn_tune *tune, size_t *out_count);
+TN_API const tn_tune_row *tn_tune_recorded(const tn_tune *tune);
+/* How the recorded run itself came out under tn_replay(). */
+TN_API const tn_replay_result *tn_tune_exact(const tn_tune *tune);
+
+/* Reports as text or JSON, malloc'ed: tn_text_free(). */
+TN_API int tn_report_replay(const tn_replay_result *result, int json, char **out);
+TN_API int tn_report_tune(const tn_tune *tune, int json, char **out);
 
 /* ---- device profiles ----------------------------------------------------------------------------------------------------- */
 
@@ -776,21 +809,35 @@ typedef struct tn_oom {
  * TN_ENOENT: there is none. */
 TN_API int tn_oom_parse(const char *text, size_t len, tn_oom *out, tn_error *err);
 
-/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, of which there may be many more in the log. */
+/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, and counts how often each comes. */
 typedef struct tn_oom_log tn_oom_log;
 
 TN_API int tn_oom_log_new(tn_oom_log **out);
 TN_API void tn_oom_log_free(tn_oom_log *log); /* NULL is legal */
 TN_API int tn_oom_log_add(tn_oom_log *log, const char *bytes, size_t len);
 TN_API int tn_oom_log_end(tn_oom_log *log); /* no more pieces; needed before the messages are read */
-/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best kind
- * there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
+/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best
+ * kind there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
 TN_API const tn_oom *tn_oom_log_messages(const tn_oom_log *log, size_t *out_count, size_t *out_chosen);
 
 TN_API int tn_oom_cause(const tn_oom *oom); /* tn_oom_cause */
 TN_API const char *tn_oom_cause_name(int cause);
 /* Verdict, account, and what would have helped, as text or JSON; malloc'ed: tn_text_free(). */
 TN_API int tn_report_oom(const tn_oom *messages, size_t count, size_t chosen, int json, char **out);
+
+/* ---- html ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct tn_html_options {
+  const char *name;           /* of the snapshot, shown as the page's title; NULL = none */
+  uint64_t total_bytes;       /* of the card, or the limit of the process; 0 = not known */
+  uint64_t history_bytes_max; /* of the file for who held what at which moment; larger histories are thinned out; 0 = 3 MiB */
+} tn_html_options;
+
+/* What explain says of a snapshot as one HTML file that needs no network: memory over time, the segments at any moment, findings.
+ * options may be NULL.  The page in *out, to be given back by tn_text_free().  TN_EINVAL: the trace has no device's history. */
+TN_API int tn_report_html(const tn_trace *trace, const tn_html_options *options, char **out, tn_error *err);
+/* The same into a file, replaced at once: TN_EIO, path is as it was. */
+TN_API int tn_report_html_save(const tn_trace *trace, const tn_html_options *options, const char *path, tn_error *err);
 
 #ifdef __cplusplus
 }

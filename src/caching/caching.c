@@ -1,6 +1,8 @@
 /* caching.c -- the caching model: alloc, free, best fit, split and merge, as PyTorch's CUDACachingAllocator does them. */
 #include "caching/caching.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/mem.h"
 
@@ -39,6 +41,7 @@ int tn_caching_new(const tn_caching_config *config, tn_caching **out) {
   caching->pending_end = &caching->pending;
   tn__block_store_init(&caching->store);
   tn__vec_init(&caching->pools, sizeof(tn__pool));
+  tn__vec_init(&caching->freeable, sizeof(uint32_t));
   tn__vec_init(&caching->segments, sizeof(tn__segment));
   tn__map_init(&caching->held);
   tn__pool *pool;
@@ -54,6 +57,7 @@ void tn_caching_free(tn_caching *caching) {
   if (!caching) return;
   tn__map_deinit(&caching->held);
   tn__vec_deinit(&caching->segments);
+  tn__vec_deinit(&caching->freeable);
   tn__vec_deinit(&caching->pools);
   tn__block_store_deinit(&caching->store);
   tn__mem_free(caching);
@@ -90,8 +94,22 @@ static void pool_set_freeable(tn_caching *caching, uint32_t id, int is_freeable)
   pools[2 * id].is_freeable = pools[2 * id + 1].is_freeable = is_freeable != 0;
 }
 
+/* In use again, if it was not. */
+static void pool_use(tn_caching *caching, uint32_t id) {
+  uint32_t *ids = TN_VEC(&caching->freeable, uint32_t);
+  size_t at = 0;
+  if (!TN_VEC(&caching->pools, tn__pool)[2 * id].is_freeable) return;
+  while (ids[at] != id) at++;
+  memmove(&ids[at], &ids[at + 1], (caching->freeable.count - at - 1) * sizeof *ids);
+  tn__vec_pop(&caching->freeable, NULL);
+  pool_set_freeable(caching, id, 0);
+}
+
 int tn_caching_release_pool(tn_caching *caching, uint32_t pool) {
   if (pool == 0 || pool >= caching->pools.count / 2) return TN_ENOENT;
+  TN_TRY(tn__vec_reserve(&caching->freeable, 1));
+  pool_use(caching, pool);
+  (void)tn__vec_push(&caching->freeable, &pool);
   pool_set_freeable(caching, pool, 1);
   return TN_OK;
 }
@@ -177,11 +195,10 @@ static tn__block *best_fit(const tn_caching *caching, const tn__pool *pool, uint
   return block->bytes - rounded < caching->max_rounding_bytes ? block : NULL;
 }
 
-int tn__caching_fits(tn_caching *caching, uint32_t pool_id, uint64_t bytes, uint32_t stream) {
+int tn__caching_fits(const tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream) {
   uint64_t rounded = tn__round(&caching->config.conf, bytes);
-  tn__pool *pool;
-  if (tn__pool_get(caching, pool_id, rounded <= TN__SMALL_BYTES_MAX, &pool)) return 0;
-  return best_fit(caching, pool, rounded, stream) != NULL;
+  if (pool >= caching->pools.count / 2) return 0;
+  return best_fit(caching, tn__vec_at(&caching->pools, 2 * pool + (rounded <= TN__SMALL_BYTES_MAX)), rounded, stream) != NULL;
 }
 
 /* ---- free ---------------------------------------------------------------------------------------------------------------- */
@@ -342,7 +359,7 @@ int tn_caching_alloc_from(tn_caching *caching, uint32_t pool_id, uint64_t bytes,
   TN_TRY(tn__pool_get(caching, pool_id, rounded <= TN__SMALL_BYTES_MAX, &pool));
   caching->allocs++;
   if (pool_id)
-    pool_set_freeable(caching, pool_id, 0);
+    pool_use(caching, pool_id);
   else
     process_events(caching);
   int rc = find(caching, pool, rounded, stream, &block);

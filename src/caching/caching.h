@@ -49,7 +49,7 @@ typedef struct tn__pool {
   uint64_t searches;  /* under garbage collection: the clock by which free blocks age */
   uint32_t id;        /* 0 = PyTorch's own */
   uint8_t is_small;
-  uint8_t is_freeable; /* its graph or MemPool is gone */
+  uint8_t is_freeable; /* its id is among the model's freeable ones */
 } tn__pool;
 
 /* first is the block at addr; it stays the same object as long as the segment lives, because splits and merges keep the left. */
@@ -67,6 +67,7 @@ struct tn_caching {
   uint64_t max_split_bytes;   /* UINT64_MAX = none */
   uint64_t max_rounding_bytes, large_segment_bytes;
   tn_vec pools;      /* tn__pool, in pairs */
+  tn_vec freeable;   /* uint32_t: ids of pools whose graph or MemPool is gone, in the order in which they give memory back */
   tn_vec segments;   /* tn__segment, by address, disjoint */
   tn_map held;       /* address -> block id, of live and pending blocks */
   tn__block *pending, **pending_end; /* in the order they were freed, linked by right */
@@ -116,7 +117,7 @@ tn__block *tn__block_split(tn_caching *caching, tn__block *block, uint64_t bytes
  * block; *out_merged (may be NULL) counts the neighbours. */
 tn__block *tn__block_merge(tn_caching *caching, tn__order *order, tn__block *block, int *out_merged);
 /* Whether a request would be served without new memory. */
-int tn__caching_fits(tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream);
+int tn__caching_fits(const tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream);
 /* A live block, no longer counted as allocated, waits for its streams. */
 void tn__pending_add(tn_caching *caching, tn__block *block);
 /* Every pending block becomes free: the streams have been waited for. */

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "caching/caching.h"
 
 /* ---- keys ---------------------------------------------------------------------------------------------------------------- */
 
-enum value_kind { VALUE_MB, VALUE_FRACTION, VALUE_BOOL, VALUE_COUNT, VALUE_BACKEND, VALUE_ROUNDUP, VALUE_ANY };
+enum value_kind { VALUE_MB, VALUE_FRACTION, VALUE_BOOL, VALUE_COUNT, VALUE_POWER, VALUE_BACKEND, VALUE_ROUNDUP, VALUE_ANY };
 
 /* key, kind, what it does to the caching model: a member of tn_conf, or IGNORED */
 #define CONF_KEYS(X)                                                                                          \
@@ -26,7 +27,7 @@ enum value_kind { VALUE_MB, VALUE_FRACTION, VALUE_BOOL, VALUE_COUNT, VALUE_BACKE
   X("backend", BACKEND, BACKEND)                                                                              \
   X("release_lock_on_cudamalloc", BOOL, IGNORED) X("release_lock_on_hipmalloc", BOOL, IGNORED)                \
   X("pinned_use_cuda_host_register", BOOL, IGNORED) X("pinned_use_hip_host_register", BOOL, IGNORED)          \
-  X("pinned_num_register_threads", COUNT, IGNORED) X("pinned_use_background_threads", BOOL, IGNORED)          \
+  X("pinned_num_register_threads", POWER, IGNORED) X("pinned_use_background_threads", BOOL, IGNORED)          \
   X("pinned_reserve_segment_size_mb", COUNT, IGNORED) X("pinned_max_round_threshold_mb", COUNT, IGNORED)      \
   X("pinned_max_cached_size_mb", COUNT, IGNORED) X("pinned_free_catch_all", BOOL, IGNORED)                    \
   X("graph_capture_record_stream_reuse", BOOL, IGNORED)                                                       \
@@ -55,7 +56,7 @@ typedef struct reader {
   const char *text, *at;
   char token[TOKEN_MAX];
   size_t token_at; /* offset of the token */
-  uint32_t dialect;
+  uint32_t version;
   tn_conf *conf;
   tn_error *err;
 } reader;
@@ -102,10 +103,11 @@ static int expect(reader *r, const char *mark, const char *key) {
 
 /* ---- values -------------------------------------------------------------------------------------------------------------- */
 
-/* Like torch's std::stoull(), a number may be followed by other letters, which do not count: 128MB is 128. */
+/* As torch's std::stoull() takes it: what follows the digits does not count (128MB is 128), and -1 is the largest number. */
 static int read_whole(reader *r, const char *key, uint64_t *out) {
   TN_TRY(next(r));
-  if (!isdigit((unsigned char)r->token[0])) return fail(r, "allocator setting %s: \"%.40s\" is not a whole number", key, r->token);
+  int sign = r->token[0] == '-' || r->token[0] == '+';
+  if (!isdigit((unsigned char)r->token[sign])) return fail(r, "allocator setting %s: \"%.40s\" is not a whole number", key, r->token);
   errno = 0;
   *out = strtoull(r->token, NULL, 10);
   return errno ? fail(r, "allocator setting %s: %.40s is too large", key, r->token) : TN_OK;
@@ -119,12 +121,19 @@ static int read_mb(reader *r, const char *key, uint64_t least, uint64_t *out_byt
   return TN_OK;
 }
 
-static int read_fraction(reader *r, const char *key, int one_too, double *out) {
+/* No block is ever that large. */
+static int read_max_split(reader *r, const char *key, uint64_t least) {
+  TN_TRY(read_mb(r, key, least, &r->conf->max_split_bytes));
+  if (r->conf->max_split_bytes == TN__BYTES_MAX) r->conf->max_split_bytes = 0;
+  return TN_OK;
+}
+
+static int read_fraction(reader *r, const char *key, int ends_too, double *out) {
   TN_TRY(next(r));
   char *end;
   double value = strtod(r->token, &end);
   if (end == r->token) return fail(r, "allocator setting %s: \"%.40s\" is not a number", key, r->token);
-  if (!(value > 0 && (value < 1 || (one_too && value <= 1))))
+  if (!((value > 0 && value < 1) || (ends_too && value >= 0 && value <= 1)))
     return fail(r, "allocator setting %s: %.20s is not between 0 and 1", key, r->token);
   *out = value;
   return TN_OK;
@@ -184,10 +193,10 @@ static int read_interval(reader *r, const char *key, size_t *out) {
 
 /* [256:1,512:2,>:4]: the first interval speaks for those below it too, ">" for those above the last. */
 static int read_list(reader *r, const char *key) {
-  size_t last = 0, after = 0;
-  for (int is_first = 1; !peek_is(r, ']'); is_first = 0) {
+  size_t last = 0;
+  int has_interval = 0;
+  while (!peek_is(r, ']')) {
     uint64_t divisions;
-    if (!is_first) TN_TRY(expect(r, ",", key));
     int is_rest = peek_is(r, '>');
     if (is_rest)
       TN_TRY(expect(r, ">", key));
@@ -195,9 +204,12 @@ static int read_list(reader *r, const char *key) {
       TN_TRY(read_interval(r, key, &last));
     TN_TRY(expect(r, ":", key));
     TN_TRY(read_divisions(r, key, 1, &divisions));
-    size_t rest = r->dialect & TN__DIALECT_LIST_FROM_LAST ? last : after;
-    fill(r->conf, is_rest ? rest : is_first ? 0 : last, is_rest ? TN_CONF_INTERVALS : last + 1, divisions);
-    if (!is_rest) after = last + 1;
+    if (is_rest)
+      fill(r->conf, r->version < TN__SINCE_LIST_AFTER_LAST ? last : last + 1, TN_CONF_INTERVALS, divisions);
+    else
+      fill(r->conf, has_interval ? last : 0, last + 1, divisions);
+    has_interval |= !is_rest;
+    if (!peek_is(r, ']')) TN_TRY(expect(r, ",", key));
   }
   return expect(r, "]", key);
 }
@@ -219,6 +231,7 @@ static int read_ignored(reader *r, const key_info *key) {
   uint8_t flag;
   uint64_t count;
   if (key->kind == VALUE_BOOL) return read_bool(r, key->name, &flag);
+  if (key->kind == VALUE_POWER) return read_divisions(r, key->name, 0, &count);
   return key->kind == VALUE_COUNT ? read_whole(r, key->name, &count) : skip_value(r, key->name);
 }
 
@@ -226,7 +239,7 @@ static int read_value(reader *r, const key_info *key) {
   tn_conf *conf = r->conf;
   uint64_t large_mb = (conf->large_segment_bytes ? conf->large_segment_bytes : TN__LARGE_SEGMENT_BYTES) / TN__MIB;
   switch (key->effect) {
-    case MAX_SPLIT: return read_mb(r, key->name, large_mb, &conf->max_split_bytes);
+    case MAX_SPLIT: return read_max_split(r, key->name, large_mb);
     case MAX_ROUNDING: return read_mb(r, key->name, large_mb, &conf->max_non_split_rounding_bytes);
     case LARGE_SEGMENT: return read_mb(r, key->name, TN__LARGE_EXACT_MIN / TN__MIB + 1, &conf->large_segment_bytes);
     case GC: return read_fraction(r, key->name, 0, &conf->garbage_collection_threshold);
@@ -239,13 +252,24 @@ static int read_value(reader *r, const key_info *key) {
   }
 }
 
+static int unknown_key(reader *r) {
+  const char *nearest = NULL;
+  int best = 4; /* at most 3 edits */
+  for (size_t i = 0; i < KEYS_COUNT; i++) {
+    int distance = tn__text_distance(r->token, keys[i].name, 3);
+    if (distance < best) best = distance, nearest = keys[i].name;
+  }
+  if (nearest) return fail(r, "unknown allocator setting \"%.60s\"; did you mean %s?", r->token, nearest);
+  return fail(r, "unknown allocator setting \"%.60s\"", r->token);
+}
+
 static int find_key(reader *r, const key_info **out) {
   for (size_t i = 0; i < KEYS_COUNT; i++) {
     *out = &keys[i];
     if (strcmp(r->token, keys[i].name) == 0) return TN_OK;
   }
   if (strchr(r->token, '=')) return fail(r, "allocator setting \"%.60s\": key and value are joined by \":\"", r->token);
-  return fail(r, "unknown allocator setting \"%.60s\"", r->token);
+  return unknown_key(r);
 }
 
 /* large_segment_size_mb bounds others, and is read before them wherever it stands; that round skips what it does not want. */
@@ -261,9 +285,9 @@ static int read_all(reader *r, int only_large_segment) {
   return TN_OK;
 }
 
-int tn__conf_parse(const char *text, uint32_t dialect, tn_conf *out, tn_error *err) {
-  tn_conf conf = {.private_expandable = (dialect & TN__DIALECT_PRIVATE_EXPANDABLE) != 0};
-  reader r = {.text = text, .dialect = dialect, .conf = &conf, .err = err};
+int tn__conf_parse(const char *text, uint32_t version, tn_conf *out, tn_error *err) {
+  tn_conf conf = {.private_expandable = version >= TN__SINCE_PRIVATE_EXPANDABLE};
+  reader r = {.text = text, .version = version, .conf = &conf, .err = err};
   TN_TRY(read_all(&r, 1));
   TN_TRY(read_all(&r, 0));
   *out = conf;
@@ -272,8 +296,7 @@ int tn__conf_parse(const char *text, uint32_t dialect, tn_conf *out, tn_error *e
 
 int tn_conf_parse(const char *text, const tn_trace *trace, tn_conf *out, tn_error *err) {
   if (!text || !out) return tn__error_set(err, TN_EINVAL, NULL);
-  uint32_t newest = TN__DIALECT_LARGE_SEGMENT | TN__DIALECT_PRIVATE_EXPANDABLE;
-  return tn__conf_parse(text, trace ? tn__conf_dialect(trace) : newest, out, err);
+  return tn__conf_parse(text, trace ? tn__conf_version(trace) : TN__VERSION_NEWEST, out, err);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------- */
@@ -344,6 +367,20 @@ void tn__conf_write(const tn_conf *conf, tn_text *out) {
   if (conf->throw_on_cudamalloc_oom) {
     key_start(out, "throw_on_cudamalloc_oom");
     tn__text_add(out, "True");
+  }
+}
+
+void tn__conf_rest(const char *text, tn_text *out) {
+  tn_conf conf;
+  reader r = {.text = text, .at = text, .conf = &conf};
+  const key_info *key;
+  while (!peek_is(&r, '\0')) {
+    if (next(&r) || find_key(&r, &key)) return;
+    size_t at = r.token_at;
+    if (expect(&r, ":", key->name) || skip_value(&r, key->name)) return;
+    if (key->effect == IGNORED && out->len) tn__text_add(out, ",");
+    if (key->effect == IGNORED) tn__text_add_n(out, text + at, (size_t)(r.at - text) - at);
+    if (!peek_is(&r, '\0') && expect(&r, ",", key->name)) return;
   }
 }
 

@@ -13,18 +13,15 @@ static const char *setting(const tn_trace *trace, const char *name) {
   return tn_trace_meta(trace, key);
 }
 
-static int is_true(const char *text) { return text && (strcmp(text, "True") == 0 || strcmp(text, "true") == 0 || strcmp(text, "1") == 0); }
-
-/* The N of "2.N+", the first version that writes such a file; the newest when the trace does not say. */
-static unsigned long schema_minor(const tn_trace *trace) {
-  const char *schema = tn_trace_meta(trace, "schema"), *dot = schema ? strchr(schema, '.') : NULL;
-  return dot ? strtoul(dot + 1, NULL, 10) : 99;
+static int is_true(const char *text) {
+  return strcmp(text, "True") == 0 || strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
 }
 
-uint32_t tn__conf_dialect(const tn_trace *trace) {
-  unsigned long minor = schema_minor(trace);
-  uint32_t dialect = minor < 9 ? TN__DIALECT_LIST_FROM_LAST : TN__DIALECT_PRIVATE_EXPANDABLE;
-  return dialect | (minor >= 10 ? TN__DIALECT_LARGE_SEGMENT : 0);
+/* The file says "2.N+". */
+uint32_t tn__conf_version(const tn_trace *trace) {
+  const char *schema = tn_trace_meta(trace, "schema"), *dot = schema ? strchr(schema, '.') : NULL;
+  unsigned long minor = dot ? strtoul(dot + 1, NULL, 10) : TN__VERSION_NEWEST;
+  return minor < TN__VERSION_NEWEST ? (uint32_t)minor : TN__VERSION_NEWEST;
 }
 
 /* Pairs of whole numbers, lower bound in MB and divisions, whatever stands between them. */
@@ -38,8 +35,9 @@ static void read_table(const char *text, tn_conf *out) {
       pair[i] = strtoull(text, &end, 10);
       text = end;
     }
-    for (size_t i = 0; i < TN_CONF_INTERVALS; i++)
-      if (pair[0] == 1ull << i && pair[1] <= UINT32_MAX && (pair[1] & (pair[1] - 1)) == 0) out->roundup_divisions[i] = (uint32_t)pair[1];
+    int is_valid = pair[1] <= UINT32_MAX && (pair[1] & (pair[1] - 1)) == 0; /* 0 or a power of 2 */
+    for (size_t i = 0; i < TN_CONF_INTERVALS && is_valid; i++)
+      if (pair[0] == 1ull << i) out->roundup_divisions[i] = (uint32_t)pair[1];
   }
 }
 
@@ -49,12 +47,12 @@ static uint64_t read_bound(const char *text) {
   return *text == '-' || bytes > TN__BYTES_MAX || bytes < TN__LARGE_EXACT_MIN ? 0 : bytes;
 }
 
-/* The string has keys that the list of settings lacks; the list has what the allocator really used, also when the program set it. */
+/* The string has keys that the list of settings lacks; the list has what was really used, also when the program set it. */
 int tn_conf_recorded(const tn_trace *trace, tn_conf *out, tn_error *err) {
   if (!trace || !out) return tn__error_set(err, TN_EINVAL, NULL);
   const char *text = setting(trace, "PYTORCH_CUDA_ALLOC_CONF"), *value;
   tn_conf conf;
-  TN_TRY(tn__conf_parse(text ? text : "", tn__conf_dialect(trace), &conf, err));
+  TN_TRY(tn__conf_parse(text ? text : "", tn__conf_version(trace), &conf, err));
   if ((value = setting(trace, "max_split_size"))) conf.max_split_bytes = read_bound(value);
   if ((value = setting(trace, "garbage_collection_threshold"))) {
     double threshold = strtod(value, NULL);

@@ -95,6 +95,7 @@ typedef struct walk {
   uint32_t grown_at;  /* the last entry of new memory */
   uint64_t group_reserved; /* when they began */
   uint32_t is_short;  /* the allocation gives memory back before it gets some */
+  uint32_t is_emptied; /* empty_cache() has been seen in them */
 } walk;
 
 /* What the driver is asked for; close enough under any setting. */
@@ -110,7 +111,9 @@ static int is_own(const walk *w, uint32_t at) {
   const tn__history *history = w->history;
   if (w->ask == TN_NONE) return 0;
   const tn_entry *entry = &history->entries[at], *asks = &history->entries[w->ask];
-  if (asks->action == TN_ACTION_ALLOC && w->grown_at < at) return 0; /* a retry is only ever served with new memory */
+  /* A retry is served with new memory, or where segments expand, with what has become free beside pages that were given back. */
+  int is_retried = asks->action == TN_ACTION_OOM || w->grown_at > at || history->conf.expandable_segments;
+  if (!is_retried) return 0;
   if (entry->stack != TN_NONE && asks->stack != TN_NONE) return entry->stack == asks->stack;
   return asks->action == TN_ACTION_OOM || w->group_reserved + ask_bytes(history, w->ask) > history->peak_bytes ||
          history->conf.garbage_collection_threshold > 0;
@@ -118,12 +121,22 @@ static int is_own(const walk *w, uint32_t at) {
 
 static int step_add(walk *w, tn__step step) { return tn__vec_push(&w->history->steps, &step); }
 
-static int give_back(walk *w, uint32_t at) {
-  const tn_entry *e = &w->history->entries[at];
+static int gives_back(const tn_entry *e) { return e->action == TN_ACTION_SEGMENT_FREE || e->action == TN_ACTION_SEGMENT_UNMAP; }
+
+static int pool_release(walk *w, uint32_t at) {
+  uint32_t pool = w->history->entries[at].pool;
   const tn__step *last = w->history->steps.count ? tn__vec_at(&w->history->steps, w->history->steps.count - 1) : NULL;
-  int is_second = last && last->kind == TN__STEP_EMPTY_CACHE; /* of the same call: nothing came between */
-  if (e->pool) TN_TRY(step_add(w, (tn__step){.kind = TN__STEP_RELEASE_POOL, .pool = e->pool, .entry = at}));
-  if (is_second || is_own(w, at)) return TN_OK;
+  if (pool == 0 || (last && last->kind == TN__STEP_RELEASE_POOL && last->pool == pool)) return TN_OK;
+  return step_add(w, (tn__step){.kind = TN__STEP_RELEASE_POOL, .pool = pool, .entry = at});
+}
+
+/* empty_cache() gives all back in one call; memory of graphs and MemPools only when those are gone, so that is said first. */
+static int give_back(walk *w, uint32_t at) {
+  if (is_own(w, at)) return pool_release(w, at);
+  if (w->is_emptied) return TN_OK;
+  w->is_emptied = 1;
+  for (uint32_t i = at; i < w->group_end && i < w->history->entries_count; i++)
+    if (gives_back(&w->history->entries[i]) && !is_own(w, i)) TN_TRY(pool_release(w, i));
   return step_add(w, (tn__step){.kind = TN__STEP_EMPTY_CACHE, .entry = at});
 }
 
@@ -142,6 +155,7 @@ static void group_find(walk *w, uint32_t at) {
   const tn__history *history = w->history;
   w->ask = TN_NONE;
   w->grown_at = 0;
+  w->is_emptied = 0;
   w->group_reserved = w->reserved;
   for (; at < history->entries_count; at++) {
     uint32_t action = history->entries[at].action;
@@ -152,18 +166,21 @@ static void group_find(walk *w, uint32_t at) {
   w->group_end = at + 1;
 }
 
-static void group_judge(walk *w, uint32_t at) {
+static void shortage_find(walk *w, uint32_t at) {
   const tn__history *history = w->history;
-  group_find(w, at);
   w->is_short = 0;
   if (w->ask == TN_NONE || history->conf.garbage_collection_threshold > 0) return; /* it may be the garbage collection's doing */
   for (uint32_t i = at; i < w->ask && !w->is_short; i++) {
-    uint32_t action = history->entries[i].action;
-    if ((action != TN_ACTION_SEGMENT_FREE && action != TN_ACTION_SEGMENT_UNMAP) || !is_own(w, i)) continue;
+    if (!gives_back(&history->entries[i]) || !is_own(w, i)) continue;
     w->is_short = 1;
     refused(w, w->reserved, ask_bytes(history, w->ask), UINT64_MAX);
   }
   if (history->entries[w->ask].action == TN_ACTION_OOM) w->is_short = 1;
+}
+
+static void group_judge(walk *w, uint32_t at) {
+  group_find(w, at);
+  shortage_find(w, at);
 }
 
 /* ---- one entry ----------------------------------------------------------------------------------------------------------- */
@@ -188,10 +205,14 @@ static tn__start_block *start_block_before(const walk *w, tn_addr addr) {
   return found && tn__map_get(&w->lives, found->addr) == found->life ? found : NULL;
 }
 
-/* Blocks are handed out from the front of free ones, so the block before ends here, or earlier. */
+/* Blocks are handed out from the front of free ones, so the block before ends here, or earlier.  What is left over behind a block is
+ * 1 MiB at most; another that begins later says nothing. */
 static void room_note(walk *w, tn_addr addr) {
   tn__start_block *before = start_block_before(w, addr);
-  if (before && before->bytes == 0 && before->room == 0) before->room = addr - before->addr;
+  if (!before || before->bytes || !before->requested) return;
+  uint64_t room = addr - before->addr;
+  if (room > tn__round(&w->history->conf, before->requested) + TN__SMALL_BYTES_MAX) return;
+  if (before->room == 0 || room < before->room) before->room = room;
 }
 
 static int alloc_entry(walk *w, uint32_t at) {
@@ -209,6 +230,8 @@ static int alloc_entry(walk *w, uint32_t at) {
 static int oom_entry(walk *w, uint32_t at) {
   const tn_entry *e = &w->history->entries[at];
   w->history->asks++;
+  active_add(w, e->bytes); /* what it would have taken */
+  w->active -= tn_caching_round(e->bytes);
   refused(w, w->reserved, ask_bytes(w->history, at), e->addr);
   return step_add(w, (tn__step){.kind = TN__STEP_OOM, .bytes = e->bytes, .entry = at, .pool = w->pools[at],
                                 .stream = w->history->streams[e->stream]});
@@ -224,7 +247,8 @@ static int late_flush(walk *w) {
 static int free_entry(walk *w, uint32_t at) {
   const tn__history *history = w->history;
   const tn_entry *e = &history->entries[at], *next = at + 1 < history->entries_count ? e + 1 : NULL;
-  int completes = next && next->action == TN_ACTION_FREE_COMPLETED && next->addr == e->addr;
+  /* Completed by another line of the program, it had to wait, if not for long. */
+  int completes = next && next->action == TN_ACTION_FREE_COMPLETED && next->addr == e->addr && next->stack == e->stack;
   uint32_t life = tn__map_get(&w->lives, e->addr);
   if (life == TN_NONE) return TN_OK; /* contradicts what came before: a replay finds out */
   return step_add(w, (tn__step){.kind = completes ? TN__STEP_FREE : TN__STEP_FREE_SHARED, .life = life, .entry = at});
@@ -260,7 +284,7 @@ static int entry_take(walk *w, uint32_t at) {
 static void peak_find(tn__history *history) {
   uint64_t reserved = history->start_bytes;
   history->peak_bytes = reserved;
-  for (uint32_t i = 0; i < history->entries_count; i++) {
+  for (uint32_t i = history->first; i < history->entries_count; i++) {
     const tn_entry *e = &history->entries[i];
     if (e->action == TN_ACTION_SEGMENT_ALLOC || e->action == TN_ACTION_SEGMENT_MAP) reserved += e->bytes;
     if (e->action == TN_ACTION_SEGMENT_FREE || e->action == TN_ACTION_SEGMENT_UNMAP) reserved -= e->bytes;
@@ -278,15 +302,27 @@ static int lives_start(walk *w) {
   return TN_OK;
 }
 
-static int walk_run(walk *w) {
+/* A history that starts late may start in the middle of a call, with its end only: that call is left out. */
+static int find_start(walk *w) {
   tn__history *history = w->history;
   TN_TRY(tn__history_rewind(history, w->pools));
+  if (history->segments.count == 0) return TN_OK;
+  group_find(w, 0);
+  if (w->ask == TN_NONE) return TN_OK;
+  history->first = w->ask + 1;
+  return tn__history_rewind(history, w->pools);
+}
+
+static int walk_run(walk *w) {
+  tn__history *history = w->history;
+  TN_TRY(find_start(w));
+  w->group_end = history->first;
   peak_find(history);
   history->lives_count = (uint32_t)history->blocks.count;
   w->reserved = history->start_bytes;
   TN_TRY(lives_start(w));
   TN_TRY(tn__vec_reserve(&history->steps, history->entries_count));
-  for (uint32_t i = 0; i < history->entries_count; i++) TN_TRY(entry_take(w, i));
+  for (uint32_t i = history->first; i < history->entries_count; i++) TN_TRY(entry_take(w, i));
   TN_TRY(late_flush(w));
   /* What it once had it could have again: what was refused then went to others meanwhile. */
   if (history->capacity_bytes && history->capacity_bytes < history->peak_bytes) history->capacity_bytes = history->peak_bytes;
@@ -298,7 +334,9 @@ static int walk_run(walk *w) {
 static int history_make(tn__history *history, uint32_t device, tn_error *err) {
   TN_TRY(device_choose(history, device, err));
   TN_TRY(tn_conf_recorded(history->trace, &history->conf, err));
-  history->dialect = tn__conf_dialect(history->trace);
+  if (history->conf.malloc_async)
+    return tn__error_set(err, TN_EINVAL, "it was recorded with backend:cudaMallocAsync, the driver's allocator, which is not modelled");
+  history->version = tn__conf_version(history->trace);
   walk w = {.history = history};
   tn__map_init(&w.lives);
   tn__vec_init(&w.late, sizeof(tn__step));

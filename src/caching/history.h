@@ -72,8 +72,9 @@ typedef struct tn__history {
   const tn_device *device;
   const tn_entry *entries; /* the device's */
   uint32_t entries_count;
+  uint32_t first;          /* entries before it are not replayed: a call of the allocator whose beginning is lost */
   tn_conf conf;            /* recorded */
-  uint32_t dialect;        /* tn__conf_dialect() */
+  uint32_t version;        /* tn__conf_version() */
   tn_vec steps;            /* tn__step */
   uint32_t lives_count;    /* those of the start come first */
   tn_vec segments;         /* tn__start_segment, by address; none: the history is complete */
@@ -82,19 +83,19 @@ typedef struct tn__history {
   uint32_t *streams;       /* by stream of the trace: its place in the order of handles */
   uint64_t start_bytes;    /* reserved at the start */
   uint64_t peak_bytes;     /* most that was ever reserved */
-  uint64_t ideal_bytes;    /* most that was ever active, in steps of 512 bytes: no setting needs less */
+  uint64_t ideal_bytes;    /* most that was active, or would have been, in steps of 512 bytes: no setting needs less */
   uint64_t capacity_bytes; /* what the process could have, by what it was refused; 0 = nothing was */
   uint32_t asks;           /* allocations, the failed ones too */
   uint32_t refusals;       /* how often memory was short */
 } tn__history;
 
-/* device: CUDA's ordinal, TN_NONE = the one with most entries.  The trace must outlive the history.  TN_EPARTIAL: it has no entries. */
+/* device: CUDA's ordinal, TN_NONE = the one with most entries.  The trace must outlive the history.  TN_EPARTIAL: no entries. */
 int tn__history_init(tn__history *history, const tn_trace *trace, uint32_t device, tn_error *err);
 void tn__history_deinit(tn__history *history);
 
 /* ---- rewind.c ------------------------------------------------------------------------------------------------------------ */
 
-/* Finds the start: segments, blocks, reservations, and for each entry of an allocation its pool in pools[entry]. */
+/* Finds what there was before entry first: segments, blocks, reservations, and for each entry of an allocation its pool in pools[entry]. */
 int tn__history_rewind(tn__history *history, uint32_t *pools);
 
 #ifdef __cplusplus

@@ -22,7 +22,11 @@ void tn__player_deinit(tn__player *player) {
 }
 
 static int alloc(tn__player *player, const tn__step *step, tn_addr *out) {
-  return tn_caching_alloc_from(player->caching, step->pool, step->bytes, step->stream, out);
+  const tn_caching_stats *stats = &player->caching->stats;
+  uint64_t before = stats->num_device_free + stats->num_alloc_retries;
+  int rc = tn_caching_alloc_from(player->caching, step->pool, step->bytes, step->stream, out);
+  player->stalls += stats->num_device_free + stats->num_alloc_retries != before;
+  return rc;
 }
 
 /* An allocation that failed when it was recorded and does not now: nobody knows for how long it would have been held. */
@@ -82,7 +86,9 @@ int tn__player_step(tn__player *player, const tn__step *step) {
     case TN__STEP_FREE_SHARED: return dealloc_shared(player, step);
     case TN__STEP_COMPLETE: return complete(player, step);
     case TN__STEP_EMPTY_CACHE: rc = tn_caching_empty_cache(player->caching); break;
-    default: (void)tn_caching_release_pool(player->caching, step->pool); break; /* one that nothing was allocated from is none */
+    default:
+      rc = tn_caching_release_pool(player->caching, step->pool);
+      return rc == TN_ENOENT ? TN_OK : rc; /* nothing was allocated from it */
   }
   look_at_syncs(player);
   return rc;

@@ -17,6 +17,7 @@ typedef struct tn__player {
   tn_addr *addrs;      /* by life: where it lies, 0 = nowhere */
   tn_vec waiting;      /* uint32_t: lives that were freed and another stream may still use */
   uint64_t syncs;      /* of the model, when waiting was last looked at */
+  uint64_t stalls;     /* allocations that gave memory back first, so far */
 } tn__player;
 
 int tn__player_init(tn__player *player, const tn__history *history, const tn_caching_config *config);

@@ -3,8 +3,9 @@
  * What is assumed: the program does the same whatever the settings.  Segments come from the driver each below the one before (the
  * model's own rule, see tonnage.h); of equally good free blocks the allocator takes the lowest, so where segments lie matters a little.
  * A block that another stream used is free again at the entry where it was recorded to be.  What lived before the first entry is
- * allocated anew, in the order of its addresses, and nothing else is reserved then.  The replay ends where the program would: at the
- * first allocation that finds no memory though it was served when recorded. */
+ * allocated anew, in the order of its addresses, and nothing else is reserved then.  A limit is not exceeded by a page either, as
+ * PyTorch's own test of it allows when segments are expandable: there may be no more.  The replay ends where the program would: at
+ * the first allocation that finds no memory though it was served when recorded. */
 #include "base/error.h"
 #include "caching/play.h"
 #include "caching/replay.h"
@@ -49,9 +50,16 @@ static int steps_play(tn__player *player, tn_replay_result *out) {
   return TN_OK;
 }
 
+static int driver_maps(void *user, tn_addr addr, uint64_t bytes, uint32_t stream) {
+  const tn_caching *caching = ((const tn__player *)user)->caching;
+  (void)addr, (void)stream;
+  return caching->stats.reserved_bytes.current + bytes <= caching->limit_bytes;
+}
+
 int tn__replay_predict(const tn__history *history, const tn_conf *conf, uint64_t limit_bytes, tn_replay_result *out) {
-  tn_caching_config config = {.conf = *conf, .limit_bytes = limit_bytes, .event_delay = UINT32_MAX};
   tn__player player;
+  tn_caching_config config = {.conf = *conf, .limit_bytes = limit_bytes, .event_delay = UINT32_MAX, .segment_map = driver_maps,
+                              .user = &player};
   TN_TRY(tn__player_init(&player, history, &config));
   int rc = starts_alloc(&player);
   if (rc == TN_ELIMIT)
@@ -59,6 +67,7 @@ int tn__replay_predict(const tn__history *history, const tn_conf *conf, uint64_t
   else if (rc == TN_OK)
     rc = steps_play(&player, out);
   tn_caching_get_stats(player.caching, &out->stats);
+  out->stalls = player.stalls;
   tn__player_deinit(&player);
   return rc == TN_ELIMIT ? TN_OK : rc;
 }

@@ -94,10 +94,10 @@ int tn__release_cached(tn_caching *caching) {
   tn__pool *pools = TN_VEC(&caching->pools, tn__pool);
   TN_TRY(release_pool(caching, &pools[0]));
   TN_TRY(release_pool(caching, &pools[1]));
-  for (size_t i = 2; i < caching->pools.count; i += 2) {
-    if (!pools[i].is_freeable) continue;
-    TN_TRY(release_pool(caching, &pools[i + 1])); /* small first, other than above: that is PyTorch's order */
-    TN_TRY(release_pool(caching, &pools[i]));
+  for (size_t i = 0; i < caching->freeable.count; i++) {
+    size_t id = TN_VEC(&caching->freeable, uint32_t)[i];
+    TN_TRY(release_pool(caching, &pools[2 * id + 1])); /* small first, other than above: that is PyTorch's order */
+    TN_TRY(release_pool(caching, &pools[2 * id]));
   }
   return TN_OK;
 }

@@ -29,6 +29,7 @@ typedef struct rewind_state {
 /* ---- reservations -------------------------------------------------------------------------------------------------------- */
 
 enum { SIZE_UNKNOWN = 2 }; /* of is_small: nothing was asked there */
+#define SPAN_MAX ((uint64_t)1 << 39)
 
 static int by_addr(const void *a, const void *b) {
   const tn__reservation *x = a, *y = b;
@@ -44,7 +45,8 @@ static int sees(tn__history *history, tn_addr addr, uint64_t bytes, uint32_t str
 static uint32_t asks_small(const tn__history *history, uint32_t entry) {
   for (; entry < history->entries_count; entry++) {
     const tn_entry *e = &history->entries[entry];
-    if (e->action == TN_ACTION_ALLOC || e->action == TN_ACTION_OOM) return e->bytes && tn__round(&history->conf, e->bytes) <= TN__SMALL_BYTES_MAX;
+    if (e->action == TN_ACTION_ALLOC || e->action == TN_ACTION_OOM)
+      return e->bytes && tn__round(&history->conf, e->bytes) <= TN__SMALL_BYTES_MAX;
   }
   return SIZE_UNKNOWN;
 }
@@ -64,11 +66,14 @@ static int reservations_see(tn__history *history, const tn_segment *segments) {
   return TN_OK;
 }
 
+/* Of two places, a the lower one. */
 static int is_one(const tn__reservation *a, const tn__reservation *b) {
+  if (b->addr > a->end && b->addr - a->end >= SPAN_MAX) return 0;
   return a->stream == b->stream && (a->is_small == b->is_small || a->is_small == SIZE_UNKNOWN || b->is_small == SIZE_UNKNOWN);
 }
 
-/* Address spaces do not mix, so neighbours of one stream and kind are in the same one. */
+/* Address spaces do not mix, so neighbours of one stream and kind are in the same one, unless they are further apart than a device
+ * is large. */
 static int reservations_find(tn__history *history, const tn_segment *segments) {
   TN_TRY(reservations_see(history, segments));
   tn_vec *found = &history->reservations;
@@ -127,7 +132,8 @@ static int range_add(rewind_state *state, range add) {
   TN_TRY(tn__vec_reserve(&state->ranges, 1));
   size_t at = ranges_up_to(state, add.addr);
   range *ranges = TN_VEC(&state->ranges, range);
-  if (at > 0 && ranges[at - 1].end > add.addr) return TN_OK; /* it is there already: the entries contradict the end */
+  int meets_next = at < state->ranges.count && ranges[at].addr < add.end;
+  if (add.addr >= add.end || meets_next || (at > 0 && ranges[at - 1].end > add.addr)) return TN_OK; /* contradicts the end */
   memmove(&ranges[at + 1], &ranges[at], (state->ranges.count - at) * sizeof *ranges);
   ranges[at] = add;
   state->ranges.count++;
@@ -274,12 +280,16 @@ static int names_pools(const tn__history *history) {
 
 static int rewind_run(rewind_state *state, uint32_t *pools) {
   tn__history *history = state->history;
+  tn__vec_clear(&history->segments);
+  tn__vec_clear(&history->blocks);
+  tn__vec_clear(&history->reservations);
+  history->start_bytes = 0;
   const tn_segment *segments = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
   if (history->device->segments_count) segments += history->device->segments_at;
   state->names_pools = names_pools(history);
   TN_TRY(reservations_find(history, segments));
   TN_TRY(end_place(state, segments));
-  for (uint32_t i = history->entries_count; i-- > 0;) TN_TRY(entry_undo(state, &history->entries[i], &pools[i]));
+  for (uint32_t i = history->entries_count; i-- > history->first;) TN_TRY(entry_undo(state, &history->entries[i], &pools[i]));
   return start_place(state);
 }
 

@@ -40,6 +40,8 @@ typedef struct carver {
   tn_caching *caching;
   tn__pool *pool;
   tn__block *rest;
+  const uint64_t *bytes; /* by life: see start.h */
+  tn_addr *addrs;
 } carver;
 
 static void settle(const carver *c, tn__block *block) {
@@ -75,11 +77,13 @@ static void carve_end(carver *c) {
 
 /* What a block of unknown size takes, with room bytes up to the next one.  Remainders of 1 MiB and less are not split off in large
  * segments, so they belong to the block before them; of larger ones only a later allocation behind the block tells. */
-static uint64_t block_bytes(const tn_caching *caching, const tn__pool *pool, const tn__start_block *b, uint64_t room) {
+static uint64_t block_bytes(const carver *c, const tn__start_block *b, uint64_t room) {
+  const tn_caching *caching = c->caching;
   if (b->bytes) return b->bytes;
+  if (c->bytes[b->life]) return c->bytes[b->life];
   uint64_t rounded = tn__round(&caching->config.conf, b->requested ? b->requested : 1);
   if (rounded >= room) return room;
-  if (pool->is_small || caching->config.conf.expandable_segments) return rounded;
+  if (c->pool->is_small || caching->config.conf.expandable_segments) return rounded;
   if (rounded >= caching->max_split_bytes || room - rounded <= TN__SMALL_BYTES_MAX) return room;
   return b->room > rounded && b->room - rounded <= TN__SMALL_BYTES_MAX ? b->room : rounded;
 }
@@ -96,14 +100,14 @@ static int hold(carver *c, const tn__start_block *b, tn__block *block) {
   return TN_OK;
 }
 
-static int place_blocks(carver *c, const tn__history *history, const tn__start_segment *s, tn_addr *addrs) {
+static int place_blocks(carver *c, const tn__history *history, const tn__start_segment *s) {
   const tn__start_block *blocks = TN_VEC(&history->blocks, tn__start_block);
   for (uint32_t i = 0; i < s->blocks_count; i++) {
     const tn__start_block *b = &blocks[s->blocks_at + i];
     tn_addr end = i + 1 < s->blocks_count ? b[1].addr : s->addr + s->bytes;
     tn__block *block;
-    TN_TRY(carve(c, b->addr, block_bytes(c->caching, c->pool, b, end - b->addr), &block));
-    addrs[b->life] = b->addr;
+    TN_TRY(carve(c, b->addr, block_bytes(c, b, end - b->addr), &block));
+    c->addrs[b->life] = b->addr;
     TN_TRY(hold(c, b, block));
   }
   return TN_OK;
@@ -111,23 +115,34 @@ static int place_blocks(carver *c, const tn__history *history, const tn__start_s
 
 /* ---- segments ------------------------------------------------------------------------------------------------------------ */
 
-static int place_fixed(const tn__history *history, tn_caching *caching, const tn__start_segment *s, tn_addr *addrs) {
-  carver c = {.caching = caching};
+static int place_fixed(carver c, const tn__history *history, const tn__start_segment *s) {
+  tn_caching *caching = c.caching;
   TN_TRY(tn__block_store_reserve(&caching->store, 1));
   TN_TRY(tn__pool_get(caching, s->pool, s->flags & TN_SEGMENT_SMALL, &c.pool));
   TN_TRY(tn__segment_place(caching, c.pool, TN_SEGMENT_ALLOC, s->addr, s->bytes, s->stream, &c.rest));
   tn_caching_stats *stats = &caching->stats;
   tn__stat_add(&stats->segment, 1);
-  tn__stat_add(&stats->reserved_bytes, s->bytes);
+  tn__reserved_add(caching, s->bytes);
   if (s->bytes >= caching->max_split_bytes) tn__stat_add(&stats->oversize_segments, 1);
-  int rc = place_blocks(&c, history, s, addrs);
+  int rc = place_blocks(&c, history, s);
   carve_end(&c);
   return rc;
 }
 
+static int lies_within(const tn__start_segment *s, const tn__reservation *r) {
+  return s->flags & TN_SEGMENT_EXPANDABLE && s->addr >= r->addr && s->addr < r->end;
+}
+
+/* Memory comes in whole pages. */
+static int is_of(const tn__start_segment *s, const tn__reservation *r, uint64_t page_bytes) {
+  return s->stream == r->stream && s->pool == r->pool && ((s->flags & TN_SEGMENT_SMALL) != 0) == (r->is_small != 0) &&
+         (s->addr - r->addr) % page_bytes == 0 && s->bytes % page_bytes == 0;
+}
+
 /* One reservation: the ranges of it that have memory, and their blocks. */
-static int place_expandable(const tn__history *history, tn_caching *caching, const tn__reservation *r, tn_addr *addrs) {
-  carver space = {.caching = caching};
+static int place_expandable(carver space, const tn__history *history, const tn__reservation *r) {
+  tn_caching *caching = space.caching;
+  tn_addr end = 0; /* of the range before: one that joins it would be one with it */
   int rc = TN_OK;
   TN_TRY(tn__block_store_reserve(&caching->store, 1));
   TN_TRY(tn__pool_get(caching, r->pool, (int)r->is_small, &space.pool));
@@ -136,12 +151,13 @@ static int place_expandable(const tn__history *history, tn_caching *caching, con
   for (size_t i = 0; i < history->segments.count && !rc; i++) {
     const tn__start_segment *s = tn__vec_at(&history->segments, i);
     carver c = space;
-    if (!(s->flags & TN_SEGMENT_EXPANDABLE) || s->addr < r->addr || s->addr >= r->end) continue;
-    rc = carve(&space, s->addr, s->bytes, &c.rest);
+    if (!lies_within(s, r)) continue;
+    rc = s->addr != end && is_of(s, r, space.pool->page_bytes) ? carve(&space, s->addr, s->bytes, &c.rest) : TN_EFORMAT;
     if (rc) break;
+    end = s->addr + s->bytes;
     c.rest->state = TN__BLOCK_FREE;
-    tn__stat_add(&caching->stats.reserved_bytes, s->bytes);
-    rc = place_blocks(&c, history, s, addrs);
+    tn__reserved_add(caching, s->bytes);
+    rc = place_blocks(&c, history, s);
     carve_end(&c);
   }
   carve_end(&space);
@@ -150,8 +166,7 @@ static int place_expandable(const tn__history *history, tn_caching *caching, con
 
 static int has_memory(const tn__history *history, const tn__reservation *r) {
   for (size_t i = 0; i < history->segments.count; i++) {
-    const tn__start_segment *s = tn__vec_at(&history->segments, i);
-    if (s->flags & TN_SEGMENT_EXPANDABLE && s->addr >= r->addr && s->addr < r->end) return 1;
+    if (lies_within(tn__vec_at(&history->segments, i), r)) return 1;
   }
   return 0;
 }
@@ -167,14 +182,15 @@ static void count_split(tn_caching *caching) {
   }
 }
 
-int tn__start_place(const tn__history *history, tn_caching *caching, tn_addr *addrs) {
+int tn__start_place(const tn__history *history, tn_caching *caching, const uint64_t *bytes, tn_addr *addrs) {
+  carver c = {.caching = caching, .bytes = bytes, .addrs = addrs};
   for (size_t i = 0; i < history->segments.count; i++) {
     const tn__start_segment *s = tn__vec_at(&history->segments, i);
-    if (!(s->flags & TN_SEGMENT_EXPANDABLE)) TN_TRY(place_fixed(history, caching, s, addrs));
+    if (!(s->flags & TN_SEGMENT_EXPANDABLE)) TN_TRY(place_fixed(c, history, s));
   }
   for (size_t i = 0; i < history->reservations.count; i++) {
     const tn__reservation *r = tn__vec_at(&history->reservations, i);
-    if (has_memory(history, r)) TN_TRY(place_expandable(history, caching, r, addrs));
+    if (has_memory(history, r)) TN_TRY(place_expandable(c, history, r));
   }
   count_split(caching);
   tn_caching_reset_peaks(caching);

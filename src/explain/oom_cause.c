@@ -1,7 +1,7 @@
 /* oom_cause.c -- why memory ran out, from the account.
  *
- * A holder is the cause when what it holds would have covered the shortage and is not small beside the device: the last 20 MiB of a full
- * card are nobody's fault in particular. */
+ * A holder is the cause when what it holds would have covered the shortage and is not small beside the device: the last 20 MiB of a
+ * full card are nobody's fault in particular. */
 #include <string.h>
 
 #include "explain/oom_verdict.h"
@@ -15,7 +15,8 @@ static int knows(const tn_oom *oom, enum tn_oom_reading reading) { return tn__oo
 int tn__oom_is_caching(const tn_oom *oom) { return oom->form == TN_OOM_FORM_CACHING; }
 
 int tn__oom_is_old(const tn_oom *oom) {
-  return oom->form == TN_OOM_FORM_CACHING && knows(oom, TN_OOM_RESERVED) && (oom->flags & TN_OOM_CACHED || !(oom->derived >> TN_OOM_RESERVED & 1));
+  return oom->form == TN_OOM_FORM_CACHING && knows(oom, TN_OOM_RESERVED) &&
+         (oom->flags & TN_OOM_CACHED || !(oom->derived >> TN_OOM_RESERVED & 1));
 }
 
 static int is_share_of(int64_t bytes, int64_t whole, int percent) { return bytes > 0 && bytes >= whole / 100 * percent; }
@@ -23,7 +24,7 @@ static int is_share_of(int64_t bytes, int64_t whole, int percent) { return bytes
 /* ---- what the numbers show at once --------------------------------------------------------------------------------------- */
 
 static int is_too_large(const tn__oom_account *a) {
-  return a->has_asked && a->has_capacity && tn__span_low(a->asked) > tn__span_high(a->capacity);
+  return a->has_asked && a->has_capacity && tn__oom_span_low(a->asked) > tn__oom_span_high(a->capacity);
 }
 
 /* Metal bounds a single buffer. */
@@ -32,8 +33,9 @@ static int is_one_buffer(const tn_oom *oom) { return strcmp(oom->name, "Invalid 
 /* Windows lends host memory to a full card, so more can be allocated than there is. */
 static int is_spilled(const tn_oom *oom, const tn__oom_account *a) {
   if (oom->form == TN_OOM_FORM_MPS || !a->has_capacity) return 0;
-  tn__span held = {tn__oom_held(a, TN__OOM_PART_LIVE) + tn__oom_held(a, TN__OOM_PART_PIECES) + tn__oom_held(a, TN__OOM_PART_POOLS), 32 * MIB};
-  return tn__span_low(held) > tn__span_high(a->capacity);
+  tn__oom_span held = {
+      tn__oom_held(a, TN__OOM_PART_LIVE) + tn__oom_held(a, TN__OOM_PART_PIECES) + tn__oom_held(a, TN__OOM_PART_POOLS), 32 * MIB};
+  return tn__oom_span_low(held) > tn__oom_span_high(a->capacity);
 }
 
 /* The device had enough, by more than what rounding and the driver's own needs explain. */
@@ -42,13 +44,20 @@ static int is_plenty_free(const tn__oom_account *a) {
   return -a->short_by.mid > (floor > 64 * MIB ? floor : 64 * MIB);
 }
 
+/* Did this generation have limits, and leave them out of the message?  Those that Windows refuses have another reason. */
+static int may_hide_limit(const tn_oom *oom) {
+  int is_gpu = strcmp(oom->backend, "cuda") == 0 || strcmp(oom->backend, "hip") == 0;
+  if (oom->form != TN_OOM_FORM_CACHING || !is_gpu || tn__oom_is_old(oom) || oom->flags & TN_OOM_UNTOLD || knows(oom, TN_OOM_POOLS))
+    return 0;
+  return knows(oom, TN_OOM_RESERVED) && oom->sizes[TN_OOM_RESERVED].bytes;
+}
+
 /* A limit printed, or one that the message of torch 2.1 to 2.3 left out. */
 static int limit_find(const tn_oom *oom, const tn__oom_account *a, int *out_inferred) {
-  if (a->room_is_limit && (!a->has_short || tn__span_high(a->short_by) >= 0)) return 1;
-  int may_be = oom->form == TN_OOM_FORM_CACHING && (strcmp(oom->backend, "cuda") == 0 || strcmp(oom->backend, "hip") == 0);
-  if (!may_be || knows(oom, TN_OOM_ALLOWED) || !a->has_short || a->room_is_bound || !is_plenty_free(a)) return 0;
-  if (!knows(oom, TN_OOM_RESERVED) || !oom->sizes[TN_OOM_RESERVED].bytes) return 0;
-  return *out_inferred = 1;
+  if (a->room_is_limit && (!a->has_short || tn__oom_span_high(a->short_by) >= 0)) return 1;
+  if (!a->has_short || a->room_is_bound || !is_plenty_free(a)) return 0;
+  if (oom->form == TN_OOM_FORM_CACHING && knows(oom, TN_OOM_ALLOWED) && !knows(oom, TN_OOM_RESERVED)) return 1;
+  return !knows(oom, TN_OOM_ALLOWED) && may_hide_limit(oom) ? *out_inferred = 1 : 0;
 }
 
 /* ---- who holds it -------------------------------------------------------------------------------------------------------- */
@@ -62,7 +71,8 @@ static int is_others(const tn__oom_account *a) {
 
 /* The pieces would have held the request, or are much more than what was missing; some are always there. */
 static int is_fragmented(const tn__oom_account *a) {
-  int64_t pieces = tn__oom_held(a, TN__OOM_PART_PIECES), reserved = pieces + tn__oom_held(a, TN__OOM_PART_LIVE) + tn__oom_held(a, TN__OOM_PART_POOLS);
+  int64_t pieces = tn__oom_held(a, TN__OOM_PART_PIECES),
+          reserved = pieces + tn__oom_held(a, TN__OOM_PART_LIVE) + tn__oom_held(a, TN__OOM_PART_POOLS);
   int is_room = pieces >= a->asked.mid || pieces >= 4 * a->short_by.mid;
   return is_room && holds_enough(a, pieces) && is_share_of(pieces, reserved, 5);
 }
@@ -99,7 +109,8 @@ static enum tn_oom_cause allocator_cause(const tn_oom *oom, const tn__oom_accoun
   return oom->form == TN_OOM_FORM_MPS && holder == TN_OOM_CAUSE_OTHERS ? TN_OOM_CAUSE_OUTSIDE : holder;
 }
 
-/* "CUDA error: out of memory" from page-locking a batch is host memory; on the first call to the device, nothing of ours is there yet. */
+/* "CUDA error: out of memory" from page-locking a batch is host memory; on the first call to the device, nothing of ours is there
+ * yet. */
 static enum tn_oom_cause driver_cause(const tn_oom *oom) {
   if (oom->moments >> TN_OOM_MOMENT_PINNING & 1) return TN_OOM_CAUSE_HOST;
   return oom->moments >> TN_OOM_MOMENT_START & 1 ? TN_OOM_CAUSE_OTHERS : TN_OOM_CAUSE_UNKNOWN;
@@ -111,18 +122,25 @@ enum tn_oom_cause tn__oom_cause_find(const tn_oom *oom, const tn__oom_account *a
   switch ((enum tn_oom_form)oom->form) {
     case TN_OOM_FORM_CACHING:
     case TN_OOM_FORM_ASYNC:
-    case TN_OOM_FORM_MPS: return allocator_cause(oom, account, out_inferred);
+    case TN_OOM_FORM_MPS:
+      return allocator_cause(oom, account, out_inferred);
     case TN_OOM_FORM_LIBRARY:
-    case TN_OOM_FORM_COLLECTIVE: return *out_inferred = 1, TN_OOM_CAUSE_NO_ROOM;
-    case TN_OOM_FORM_DRIVER: return *out_inferred = 1, driver_cause(oom);
+    case TN_OOM_FORM_COLLECTIVE:
+      return *out_inferred = 1, TN_OOM_CAUSE_NO_ROOM;
+    case TN_OOM_FORM_DRIVER:
+      return *out_inferred = 1, driver_cause(oom);
     case TN_OOM_FORM_PINNED:
     case TN_OOM_FORM_HOST:
     case TN_OOM_FORM_SHARED:
-    case TN_OOM_FORM_KILLED: return *out_inferred = (oom->flags & TN_OOM_SOFT) != 0, TN_OOM_CAUSE_HOST;
-    case TN_OOM_FORM_ASSERT: return is_nvml_assert(oom) ? TN_OOM_CAUSE_UNKNOWN : TN_OOM_CAUSE_DEFECT;
-    case TN_OOM_FORM_SIZE: return TN_OOM_CAUSE_DEFECT;
+    case TN_OOM_FORM_KILLED:
+      return *out_inferred = (oom->flags & TN_OOM_SOFT) != 0, TN_OOM_CAUSE_HOST;
+    case TN_OOM_FORM_ASSERT:
+      return is_nvml_assert(oom) ? TN_OOM_CAUSE_UNKNOWN : TN_OOM_CAUSE_DEFECT;
+    case TN_OOM_FORM_SIZE:
+      return TN_OOM_CAUSE_DEFECT;
     case TN_OOM_FORM_BARE:
-    case TN_OOM_FORM_COUNT: break;
+    case TN_OOM_FORM_COUNT:
+      break;
   }
   return TN_OOM_CAUSE_UNKNOWN;
 }

@@ -6,14 +6,14 @@
 
 #define ROW(form, soft, word, words, backend, name) {words, TN_OOM_FORM_##form, soft, word, backend, name}
 
-/* What tells most comes first.  A message has several of these, as "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate". */
+/* What tells most comes first.  A message has several of these: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate". */
 static const tn__oom_head heads[] = {
     ROW(SIZE, 0, 0, "triedtoallocatemorethan1eb", NULL, NULL),
     ROW(ASYNC, 0, 0, "wouldexceedallowedmemory", NULL, NULL),
     ROW(ASYNC, 0, 0, "outofmemoryerror:allocationondevice", NULL, NULL),
     ROW(MPS, 0, 0, "mpsbackendoutofmemory", "mps", NULL),
     ROW(MPS, 0, 0, "invalidbuffersize:", "mps", "Invalid buffer size"),
-    ROW(ASSERT, 0, 0, "nvml_success==rinternalassertfailed", "cuda", "NVML_SUCCESS == r"),
+    ROW(ASSERT, 0, 0, "nvml_success==", "cuda", "NVML_SUCCESS"),
     ROW(ASSERT, 0, 0, "block->expandable_segment_internalassertfailed", NULL, "!block->expandable_segment_"),
     ROW(HOST, 0, 0, "defaultcpuallocator:", "cpu", "DefaultCPUAllocator"),
     ROW(HOST, 0, 0, "notenoughmemory:youtriedtoallocate", "cpu", "not enough memory"),
@@ -45,8 +45,10 @@ static const tn__oom_head heads[] = {
     ROW(COLLECTIVE, 0, 0, "nccloutofmemory", "cuda", "NCCL"),
     ROW(LIBRARY, 0, 0, "cublas_status_alloc_failed", "cuda", "CUBLAS_STATUS_ALLOC_FAILED"),
     ROW(LIBRARY, 0, 0, "cudnn_status_alloc_failed", "cuda", "CUDNN_STATUS_ALLOC_FAILED"),
-    ROW(HOST, 0, 0, "cudnn_status_internal_error_host_allocation_failed", "cpu", "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"),
-    ROW(LIBRARY, 0, 0, "cudnn_status_internal_error_device_allocation_failed", "cuda", "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+    ROW(HOST, 0, 0, "cudnn_status_internal_error_host_allocation_failed", "cpu",
+        "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"),
+    ROW(LIBRARY, 0, 0, "cudnn_status_internal_error_device_allocation_failed", "cuda",
+        "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
     ROW(LIBRARY, 0, 0, "cusolver_status_alloc_failed", "cuda", "CUSOLVER_STATUS_ALLOC_FAILED"),
     ROW(LIBRARY, 0, 0, "cusparse_status_alloc_failed", "cuda", "CUSPARSE_STATUS_ALLOC_FAILED"),
     ROW(LIBRARY, 0, 0, "cusparse_status_insufficient_resources", "cuda", "CUSPARSE_STATUS_INSUFFICIENT_RESOURCES"),
@@ -77,6 +79,11 @@ static const tn__oom_head heads[] = {
     ROW(DRIVER, 0, 0, "cudaerrormemoryallocation", "cuda", "cudaErrorMemoryAllocation"),
     ROW(DRIVER, 0, 0, "hiperroroutofmemory", "hip", "hipErrorOutOfMemory"),
     ROW(DRIVER, 0, 0, "hiperrormemoryallocation", "hip", "hipErrorMemoryAllocation"),
+    ROW(DRIVER, 0, 0, "resource_exhausted", "xla", "RESOURCE_EXHAUSTED"),
+    ROW(DRIVER, 0, 0, "resourceexhausted:", "xla", "RESOURCE_EXHAUSTED"),
+    ROW(DRIVER, 0, 0, "mem_object_allocation_failure", "xpu", "MEM_OBJECT_ALLOCATION_FAILURE"),
+    ROW(DRIVER, 0, 0, "hsa_status_error_out_of_resources", "hip", "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+    ROW(DRIVER, 0, 1, "el0004", "npu", "EL0004: Failed to allocate memory"),
     ROW(DRIVER, 0, 0, "outofmemoryallocating", "cuda", "CuPy: out of memory"),
     ROW(DRIVER, 0, 0, "cudadrivererror:outofmemory", "cuda", "CUDA driver error: out of memory"),
     ROW(DRIVER, 0, 0, "cudaerror:outofmemory", "cuda", "CUDA error: out of memory"),
@@ -87,8 +94,6 @@ static const tn__oom_head heads[] = {
     ROW(DRIVER, 0, 0, "tritonerror[cuda]:outofmemory", "cuda", "Triton Error [CUDA]: out of memory"),
     ROW(DRIVER, 0, 0, "error:outofmemory", NULL, NULL),
     ROW(DRIVER, 0, 0, "erroroutofmemoryatline", NULL, NULL),
-    ROW(DRIVER, 0, 0, "resource_exhausted", "xla", "RESOURCE_EXHAUSTED"),
-    ROW(DRIVER, 0, 0, "resourceexhausted:", "xla", "RESOURCE_EXHAUSTED"),
     ROW(HOST, 0, 0, "cannotallocatememory", "cpu", "Cannot allocate memory"),
     ROW(HOST, 0, 0, "std::bad_alloc", "cpu", "std::bad_alloc"),
     ROW(HOST, 0, 0, "c10outofmemory", "cpu", NULL),
@@ -104,6 +109,9 @@ static const tn__oom_head heads[] = {
     ROW(LIBRARY, 1, 0, "cudnn_status_internal_error", "cuda", "CUDNN_STATUS_INTERNAL_ERROR"),
     ROW(LIBRARY, 1, 0, "cudnn_status_not_supported", "cuda", "CUDNN_STATUS_NOT_SUPPORTED"),
     ROW(LIBRARY, 1, 0, "cudnn_status_execution_failed", "cuda", "CUDNN_STATUS_EXECUTION_FAILED"),
+    ROW(LIBRARY, 1, 0, "cublasruntimeerror:librarynotinitialized", "cuda", "cuBLAS: library not initialized"),
+    ROW(LIBRARY, 1, 0, "novalidconvolutionalgorithmsavailable", "cuda", "no valid convolution algorithms available in cuDNN"),
+    ROW(LIBRARY, 1, 0, "miopenstatusinternalerror", "hip", "miopenStatusInternalError"),
     ROW(LIBRARY, 1, 0, "unabletofindavalidcudnnalgorithm", "cuda", "no valid cuDNN algorithm"),
     ROW(LIBRARY, 1, 0, "unabletofindanenginetoexecutethiscomputation", "cuda", "no engine to execute this computation"),
     ROW(LIBRARY, 1, 0, "cusolver_status_internal_error", "cuda", "CUSOLVER_STATUS_INTERNAL_ERROR"),
@@ -111,6 +119,7 @@ static const tn__oom_head heads[] = {
     ROW(LIBRARY, 1, 0, "cufft_internal_error", "cuda", "CUFFT_INTERNAL_ERROR"),
     ROW(LIBRARY, 1, 0, "hipblas_status_not_initialized", "hip", "HIPBLAS_STATUS_NOT_INITIALIZED"),
     ROW(ASSERT, 1, 0, "cachingallocator.cpp:", NULL, "a check in the caching allocator"),
+    ROW(BARE, 0, 0, "failedtoallocatememory", NULL, NULL),
     ROW(BARE, 0, 1, "oom", NULL, NULL),
 };
 
@@ -173,7 +182,9 @@ const tn__oom_head *tn__oom_head_best(const tn__squeezed *text, size_t from, siz
 }
 
 /* Words that stand before "out of memory", and what they mean. */
-static const struct { const char *word, *backend; } backends[] = {
+static const struct {
+  const char *word, *backend;
+} backends[] = {
     {"cuda", "cuda"}, {"hip", "hip"}, {"xpu", "xpu"}, {"dpcpp", "xpu"}, {"mpsbackend", "mps"},
 };
 
@@ -181,7 +192,8 @@ static const struct { const char *word, *backend; } backends[] = {
 static void capitals_copy(const tn__squeezed *text, size_t at, char *out, size_t out_size) {
   size_t end = text->at[at], begin;
   while (end > 0 && text->from[end - 1] == ' ') end--;
-  for (begin = end; begin > 0 && text->from[begin - 1] >= 'A' && text->from[begin - 1] <= 'Z'; begin--) {}
+  for (begin = end; begin > 0 && text->from[begin - 1] >= 'A' && text->from[begin - 1] <= 'Z'; begin--) {
+  }
   size_t len = end - begin;
   int is_whole = begin == 0 || !((text->from[begin - 1] >= 'a' && text->from[begin - 1] <= 'z') || text->from[begin - 1] == '_');
   if (len < 2 || len >= out_size || !is_whole || (len == 5 && memcmp(text->from + begin, "ERROR", 5) == 0)) return;

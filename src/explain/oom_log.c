@@ -1,8 +1,8 @@
 /* oom_log.c -- the messages of a log of any length.  Why: a job's log has the same error once for each rank, again for each handler
  * that prints it, and earlier ones that the program survived.
  *
- * The log comes in pieces.  The buffer keeps what a message may still need: BACK bytes before it for its traceback, AHEAD after its head
- * for its end.  Equal messages of a rank are counted, not kept. */
+ * The log comes in pieces.  The buffer keeps what a message may still need: BACK bytes before it for its traceback, AHEAD after its
+ * head for its end.  Equal messages of a rank are counted, not kept. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -146,8 +146,10 @@ static size_t squeezed_at(const tn__squeezed *text, size_t offset) {
   size_t low = 0, high = text->len;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (text->at[middle] < offset) low = middle + 1;
-    else high = middle;
+    if (text->at[middle] < offset)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low;
 }

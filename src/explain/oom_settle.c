@@ -28,8 +28,10 @@ static void reserved_derive(tn_oom *oom) {
     uint64_t slack = allocated->slack + unallocated->slack;
     if (oom->derived >> TN_OOM_ALLOCATED & 1) slack -= pools->slack; /* printed as one sum */
     derive(oom, TN_OOM_RESERVED, allocated->bytes + pools->bytes + unallocated->bytes, slack);
-  } else if (knows(oom, TN_OOM_RESERVED) && !knows(oom, TN_OOM_UNALLOCATED) && reserved->bytes + reserved->slack + allocated->slack >= allocated->bytes) {
-    derive(oom, TN_OOM_UNALLOCATED, reserved->bytes > allocated->bytes ? reserved->bytes - allocated->bytes : 0, reserved->slack + allocated->slack);
+  } else if (knows(oom, TN_OOM_RESERVED) && !knows(oom, TN_OOM_UNALLOCATED) &&
+             reserved->bytes + reserved->slack + allocated->slack >= allocated->bytes) {
+    derive(oom, TN_OOM_UNALLOCATED, reserved->bytes > allocated->bytes ? reserved->bytes - allocated->bytes : 0,
+           reserved->slack + allocated->slack);
   }
 }
 
@@ -51,7 +53,8 @@ static tn_oom_process *self_find(tn_oom *oom) {
 /* The driver lists every process of the device, this one too.  In a container it counts pids otherwise, so none is called "this
  * process", and our own memory would be taken for somebody else's. */
 static void self_derive(tn_oom *oom) {
-  if (oom->form != TN_OOM_FORM_CACHING || knows(oom, TN_OOM_PROCESS) || !knows(oom, TN_OOM_RESERVED) || !knows(oom, TN_OOM_OTHERS)) return;
+  if (oom->form != TN_OOM_FORM_CACHING || knows(oom, TN_OOM_PROCESS) || !knows(oom, TN_OOM_RESERVED) || !knows(oom, TN_OOM_OTHERS))
+    return;
   if (!oom->sizes[TN_OOM_RESERVED].bytes) return;
   tn_oom_process *self = self_find(oom);
   if (!self) return;
@@ -92,7 +95,7 @@ static int32_t number_behind(const char *line, size_t len, const char *word) {
   int32_t out = -1;
   for (size_t i = 0; i + word_len < len; i++) {
     size_t same = 0;
-    while (same < word_len && (line[i + same] | 0x20) == word[same]) same++;
+    while (same < word_len && (line[i + same] == word[same] || (line[i + same] | 0x20) == word[same])) same++;
     if (same < word_len) continue;
     size_t at = i + word_len;
     for (int skipped = 0; at < len && skipped < 3 && strchr("=: _[", line[at]); skipped++) at++;

@@ -10,7 +10,10 @@ static int is_digit(char c) { return c >= '0' && c <= '9'; }
 /* ---- sizes --------------------------------------------------------------------------------------------------------------- */
 
 /* Powers of 1024 under either spelling: that is what PyTorch's "MB" are, on Metal and elsewhere.  Longer names first. */
-static const struct { const char *name; unsigned shift; } units[] = {
+static const struct {
+  const char *name;
+  unsigned shift;
+} units[] = {
     {"bytes", 0}, {"byte", 0}, {"kib", 10}, {"mib", 20}, {"gib", 30}, {"tib", 40}, {"pib", 50},
     {"eib", 60},  {"kb", 10},  {"mb", 20},  {"gb", 30},  {"tb", 40},  {"pb", 50},  {"eb", 60},
 };
@@ -22,19 +25,25 @@ typedef struct number {
 } number;
 
 static void digit_add(number *out, char digit) {
-  if (out->digits > UINT64_MAX / 10 - 1) out->is_too_long = 1;
-  else out->digits = out->digits * 10 + (uint64_t)(digit - '0');
+  if (out->digits > UINT64_MAX / 10 - 1)
+    out->is_too_long = 1;
+  else
+    out->digits = out->digits * 10 + (uint64_t)(digit - '0');
 }
 
 /* "1,234": a comma before three digits */
-static int is_group(const char *text) { return text[0] == ',' && is_digit(text[1]) && is_digit(text[2]) && is_digit(text[3]) && !is_digit(text[4]); }
+static int is_group(const char *text) {
+  return text[0] == ',' && is_digit(text[1]) && is_digit(text[2]) && is_digit(text[3]) && !is_digit(text[4]);
+}
 
 /* The end of the number at text. */
 static const char *number_read(const char *text, number *out) {
   enum { DECIMALS_MAX = 6 };
   for (;; text++) {
-    if (is_digit(*text)) digit_add(out, *text);
-    else if (!is_group(text)) break;
+    if (is_digit(*text))
+      digit_add(out, *text);
+    else if (!is_group(text))
+      break;
   }
   if (*text != '.' || !is_digit(text[1])) return text;
   for (text++; is_digit(*text); text++) {
@@ -59,7 +68,8 @@ static void size_make(const number *from, unsigned shift, tn__oom_token *out) {
     return;
   }
   out->size.bytes = (uint64_t)bytes;
-  if (shift) out->size.slack = from->decimals ? (uint64_t)((((wide)1 << shift) + 2 * scale - 1) / (2 * scale)) : UINT64_C(1) << shift;
+  if (shift)
+    out->size.slack = from->decimals ? (uint64_t)((((wide)1 << shift) + 2 * scale - 1) / (2 * scale)) : UINT64_C(1) << shift;
 }
 
 static int token_at(const tn__squeezed *text, size_t at, tn__oom_token *out) {
@@ -139,7 +149,7 @@ static const phrase phrases[] = {
     AFTER(TN_OOM_UNALLOCATED, "cached)"),
     AFTER(TN_OOM_POOLS, "allocatedinprivatepools"),
     AFTER(TN_OOM_ALLOWED, "allowed;"),
-    BEFORE(TN_OOM_ALLOWED, "maxallowed:"),
+    BEFORE(TN_OOM_ALLOWED, "allowed:"),
     BEFORE(TN_OOM_ALLOWED, "memoryfraction):"),
     BEFORE(TN_OOM_ALLOWED, "memoryfraction)"),
     BEFORE(TN_OOM_OTHERS, "otherallocations:"),
@@ -158,7 +168,9 @@ static int ends_with(const tn__squeezed *text, size_t at, const char *words) {
   return at >= len && memcmp(text->text + at - len, words, len) == 0;
 }
 
-static int begins_with(const tn__squeezed *text, size_t at, const char *words) { return strncmp(text->text + at, words, strlen(words)) == 0; }
+static int begins_with(const tn__squeezed *text, size_t at, const char *words) {
+  return strncmp(text->text + at, words, strlen(words)) == 0;
+}
 
 static int phrase_fits(const phrase *words, const tn__squeezed *text, const tn__oom_token *token, int is_near) {
   if (words->before && !ends_with(text, token->at, words->before)) return 0;
@@ -178,10 +190,11 @@ static int pid_read(const tn__squeezed *text, size_t at, uint64_t *out) {
   return 1;
 }
 
-int tn__oom_token_reading(const tn__squeezed *text, const tn__oom_token *token, int is_near, uint64_t *out_pid) {
+int tn__oom_token_reading(const tn__squeezed *text, const tn__oom_token *token, int is_near, uint64_t *out_pid, size_t *out_end) {
   for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++) {
     if (!phrase_fits(&phrases[i], text, token, is_near)) continue;
     if (phrases[i].reading == TN__OOM_READ_PROCESS && !pid_read(text, token->at, out_pid)) continue;
+    *out_end = token->end + (phrases[i].after ? strlen(phrases[i].after) : 0);
     return phrases[i].reading;
   }
   return TN__OOM_READ_NOTHING;

@@ -11,9 +11,9 @@ extern "C" {
 #endif
 
 typedef struct tn__oom_token { /* "19.62 MiB" */
-  size_t at, end;   /* in the squeezed text */
+  size_t at, end;              /* in the squeezed text */
   tn_oom_size size;
-  int is_untold;    /* 2^60 bytes or more: a missing value read as a number */
+  int is_untold; /* 2^60 bytes or more: a missing value read as a number */
 } tn__oom_token;
 
 enum {
@@ -24,8 +24,9 @@ enum {
 
 /* The first size at or after from and before end.  0: none. */
 int tn__oom_token_next(const tn__squeezed *text, size_t from, size_t end, tn__oom_token *out);
-/* What it is the size of: tn_oom_reading, or TN__OOM_READ_...  Loose words ("free") count only when is_near: next to what else was read. */
-int tn__oom_token_reading(const tn__squeezed *text, const tn__oom_token *token, int is_near, uint64_t *out_pid);
+/* What it is the size of: tn_oom_reading, or TN__OOM_READ_...; *out_end is where the words that tell it end.  Loose words ("free")
+ * count only when is_near: next to what else was read. */
+int tn__oom_token_reading(const tn__squeezed *text, const tn__oom_token *token, int is_near, uint64_t *out_pid, size_t *out_end);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,6 @@
 /* oom_squeeze.c -- text without what logs put into it.  See oom_squeeze.h. */
 #include "explain/oom_squeeze.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,9 +12,27 @@ static int is_letter(char c) { return is_upper(c) || (c >= 'a' && c <= 'z'); }
 static int is_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' || c == '\0'; }
 
+/* ---- escape sequences ---------------------------------------------------------------------------------------------------- */
+
+/* The length of a terminal's escape sequence, ESC included: "\033[31m", "\033]8;;...\a" */
+static size_t escape_len(const char *text, size_t len) {
+  enum { LONGEST = 256 };
+  if (len < 2) return 1;
+  size_t end = 2;
+  if (text[1] == '[') {
+    while (end < len && end < LONGEST && ((unsigned char)text[end] < 0x40 || (unsigned char)text[end] > 0x7e)) end++;
+    return end < len ? end + 1 : len;
+  }
+  if (text[1] == ']') {
+    while (end < len && end < LONGEST && text[end] != '\a' && text[end] != '\033') end++;
+    return end < len && text[end] == '\a' ? end + 1 : end;
+  }
+  return 2;
+}
+
 /* ---- tags at the beginning of a line ------------------------------------------------------------------------------------- */
 
-enum { TAGS_MAX = 8, BRACKET_MAX = 80 };
+enum { TAGS_MAX = 12, BRACKET_MAX = 80 };
 
 /* Each of these gives the length of such a tag at the beginning of line, or 0. */
 
@@ -50,7 +67,8 @@ static size_t time_len(const char *line, size_t len) {
   for (; end < len; end++) {
     int joint = line[end] == '-' || line[end] == ':' || line[end] == '/';
     int follows = end + 1 < len && is_digit(line[end + 1]);
-    if (joint && follows) joints++;
+    if (joint && follows)
+      joints++;
     else if (!is_digit(line[end]) && !((line[end] == '.' || line[end] == ',' || line[end] == 'T' || line[end] == '+') && follows))
       break;
   }
@@ -67,7 +85,8 @@ static size_t number_len(const char *line, size_t len) {
 
 /* "ERROR" "WARNING:" */
 static size_t level_len(const char *line, size_t len) {
-  static const char *const levels[] = {"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "stderr", "stdout", "<stderr>", "<stdout>"};
+  static const char *const levels[] = {"INFO",  "WARNING", "WARN",   "ERROR",    "DEBUG",   "CRITICAL",
+                                       "FATAL", "stderr",  "stdout", "<stderr>", "<stdout>"};
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     size_t end = strlen(levels[i]);
     if (end < len && memcmp(line, levels[i], end) == 0 && !is_word(line[end])) return line[end] == ':' ? end + 1 : end;
@@ -102,7 +121,8 @@ static size_t mark_len(const char *line, size_t len) {
 }
 
 static size_t tag_len(const char *line, size_t len) {
-  static size_t (*const kinds[])(const char *, size_t) = {bracket_len, actor_len, time_len, klog_len, number_len, level_len, service_len, mark_len};
+  static size_t (*const kinds[])(const char *, size_t) = {bracket_len, actor_len, time_len,    klog_len,
+                                                          number_len,  level_len, service_len, mark_len};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     size_t found = kinds[i](line, len);
     if (found) return found;
@@ -113,7 +133,7 @@ static size_t tag_len(const char *line, size_t len) {
 static size_t tags_len(const char *line, size_t len) {
   size_t at = 0;
   for (int i = 0; i < TAGS_MAX; i++) {
-    while (at < len && is_blank(line[at])) at++;
+    while (at < len && (is_blank(line[at]) || line[at] == '\033')) at += line[at] == '\033' ? escape_len(line + at, len - at) : 1;
     size_t tag = tag_len(line + at, len - at);
     if (!tag) break;
     at += tag;
@@ -123,28 +143,14 @@ static size_t tags_len(const char *line, size_t len) {
 
 /* ---- squeezing ----------------------------------------------------------------------------------------------------------- */
 
-/* The length of a terminal's escape sequence, ESC included: "\033[31m", "\033]8;;...\a" */
-static size_t escape_len(const char *text, size_t len) {
-  enum { LONGEST = 256 };
-  if (len < 2) return 1;
-  size_t end = 2;
-  if (text[1] == '[') {
-    while (end < len && end < LONGEST && ((unsigned char)text[end] < 0x40 || (unsigned char)text[end] > 0x7e)) end++;
-    return end < len ? end + 1 : len;
-  }
-  if (text[1] == ']') {
-    while (end < len && end < LONGEST && text[end] != '\a' && text[end] != '\033') end++;
-    return end < len && text[end] == '\a' ? end + 1 : end;
-  }
-  return 2;
-}
-
 /* "\n" as two characters, in logs that are JSON */
 static size_t backslash_len(const char *text, size_t len) {
   return len >= 2 && (text[1] == 'n' || text[1] == 't' || text[1] == 'r') ? 2 : 1;
 }
 
-static int is_kept(char c) { return (unsigned char)c > ' ' && (unsigned char)c < 0x7f && c != '"' && c != '\'' && c != '`' && c != '*'; }
+static int is_kept(char c) {
+  return (unsigned char)c > ' ' && (unsigned char)c < 0x7f && c != '"' && c != '\'' && c != '`' && c != '*';
+}
 
 static void keep(tn__squeezed *out, size_t at) {
   char c = out->from[at];

@@ -11,7 +11,7 @@ enum {
   LONGEST = 64 << 10, /* of a message: a thousand processes */
   GAP = 160,          /* squeezed letters between two readings of one message */
   GAP_NEAR = 60,
-  HINT = 400          /* and to the end of the advice after them */
+  HINT = 400 /* and to the end of the advice after them */
 };
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -43,7 +43,7 @@ static size_t words_find(const tn__squeezed *text, const char *words, size_t fro
 
 typedef struct reader {
   const tn__squeezed *text;
-  size_t head_end;
+  size_t head, head_end;
   size_t last;      /* end of what was read last */
   uint32_t pending; /* sizes passed over since */
   int any;
@@ -77,33 +77,40 @@ static void process_take(reader *r, uint64_t pid, const tn__oom_token *token) {
 /* 0: the token belongs to something else, and the message has ended. */
 static int token_take(reader *r, const tn__oom_token *token) {
   int is_after = token->at >= r->head_end;
-  if (is_after && token->at > r->last + GAP) return 0;
   int is_near = is_after && token->at <= r->last + GAP_NEAR && !tn__squeezed_breaks(r->text, r->last ? r->last - 1 : 0, token->at);
   uint64_t pid = 0;
-  int reading = tn__oom_token_reading(r->text, token, is_near, &pid);
+  size_t end = token->end;
+  int reading = tn__oom_token_reading(r->text, token, is_near, &pid, &end);
   if (reading == TN__OOM_READ_NOTHING) {
     if (is_after) r->pending++;
     return 1;
   }
   if (reading < TN_OOM_READING_COUNT && tn__oom_knows(r->out, (enum tn_oom_reading)reading)) return 0;
-  if (reading == TN__OOM_READ_PROCESS) process_take(r, pid, token);
-  else if (reading < TN_OOM_READING_COUNT) size_take(r, (enum tn_oom_reading)reading, token);
+  if (reading == TN__OOM_READ_PROCESS)
+    process_take(r, pid, token);
+  else if (reading < TN_OOM_READING_COUNT)
+    size_take(r, (enum tn_oom_reading)reading, token);
   r->out->unread += r->pending;
   r->pending = 0;
   r->any = 1;
-  if (token->end > r->last) r->last = token->end;
+  if (end > r->last) r->last = end;
   return 1;
 }
 
-/* Another message begins after the readings. */
-static int other_begins(const reader *r, size_t from, size_t end) {
-  return r->out->known && (words_find(r->text, "outofmemory", from, end) < end || words_find(r->text, "triedtoallocate", from, end) + 15 < end);
+/* The words again mean another message: after readings, or on a later line.  But "torch.OutOfMemoryError: CUDA out of memory" is
+ * one. */
+static int other_begins(const reader *r, size_t end) {
+  size_t again = words_find(r->text, "outofmemory", r->last, end);
+  if (r->out->known)
+    return again < end || words_find(r->text, "triedtoallocate", r->last, end) + sizeof "triedtoallocate" - 1 < end;
+  int is_error = strncmp(r->text->text + r->head, "outofmemoryerror", sizeof "outofmemoryerror" - 1) == 0;
+  return again < end && !is_error && tn__squeezed_breaks(r->text, r->head_end - 1, again);
 }
 
-static void readings_take(reader *r, size_t from, size_t end) {
+static void readings_take(reader *r, size_t from) {
   tn__oom_token token;
-  for (size_t at = from; tn__oom_token_next(r->text, at, end, &token); at = token.end) {
-    if (token.at >= r->head_end && other_begins(r, r->last, token.at)) return;
+  for (size_t at = from; tn__oom_token_next(r->text, at, r->last + GAP + 1, &token); at = token.end) {
+    if (token.at >= r->head_end && other_begins(r, token.at)) return;
     if (!token_take(r, &token)) return;
     /* Right behind a reading, a size still belongs to the message. */
     if (r->pending == 1 && r->any && token.at < r->last + GAP_NEAR && !tn__squeezed_breaks(r->text, r->last - 1, token.at)) {
@@ -152,23 +159,33 @@ static size_t hints_take(const tn__squeezed *text, size_t end, tn_oom *out) {
 
 static int is_cut(const tn_oom *oom) {
   switch (oom->form) {
-    case TN_OOM_FORM_CACHING: return !tn__oom_knows(oom, TN_OOM_ASKED) || !tn__oom_knows(oom, TN_OOM_RESERVED);
-    case TN_OOM_FORM_ASYNC: return !tn__oom_knows(oom, TN_OOM_ASKED) || !tn__oom_knows(oom, TN_OOM_FREE);
-    case TN_OOM_FORM_MPS: return !tn__oom_knows(oom, TN_OOM_ASKED);
-    default: return 0;
+    case TN_OOM_FORM_CACHING:
+      return !tn__oom_knows(oom, TN_OOM_ASKED) || !tn__oom_knows(oom, TN_OOM_RESERVED);
+    case TN_OOM_FORM_ASYNC:
+      return !tn__oom_knows(oom, TN_OOM_ASKED) || !tn__oom_knows(oom, TN_OOM_FREE);
+    case TN_OOM_FORM_MPS:
+      return !tn__oom_knows(oom, TN_OOM_ASKED);
+    default:
+      return 0;
   }
 }
 
 static void name_make(tn_oom *oom, const tn__oom_head *head) {
   char device[sizeof oom->backend];
   size_t i = 0;
-  for (; oom->backend[i]; i++) device[i] = (char)(oom->backend[i] >= 'a' && oom->backend[i] <= 'z' ? oom->backend[i] - 'a' + 'A' : oom->backend[i]);
+  for (; oom->backend[i]; i++)
+    device[i] = (char)(oom->backend[i] >= 'a' && oom->backend[i] <= 'z' ? oom->backend[i] - 'a' + 'A' : oom->backend[i]);
   device[i] = '\0';
-  if (head->name) (void)snprintf(oom->name, sizeof oom->name, "%s", head->name);
-  else if (oom->form == TN_OOM_FORM_ASYNC) (void)snprintf(oom->name, sizeof oom->name, "cudaMallocAsync: out of memory");
-  else if (oom->form == TN_OOM_FORM_MPS) (void)snprintf(oom->name, sizeof oom->name, "MPS backend out of memory");
-  else if (oom->form == TN_OOM_FORM_SIZE) (void)snprintf(oom->name, sizeof oom->name, "Tried to allocate more than 1EB memory");
-  else (void)snprintf(oom->name, sizeof oom->name, "%s%sout of memory", device, *device ? " " : "");
+  if (head->name)
+    (void)snprintf(oom->name, sizeof oom->name, "%s", head->name);
+  else if (oom->form == TN_OOM_FORM_ASYNC)
+    (void)snprintf(oom->name, sizeof oom->name, "cudaMallocAsync: out of memory");
+  else if (oom->form == TN_OOM_FORM_MPS)
+    (void)snprintf(oom->name, sizeof oom->name, "MPS backend out of memory");
+  else if (oom->form == TN_OOM_FORM_SIZE)
+    (void)snprintf(oom->name, sizeof oom->name, "Tried to allocate more than 1EB memory");
+  else
+    (void)snprintf(oom->name, sizeof oom->name, "%s%sout of memory", device, *device ? " " : "");
 }
 
 /* "torch.OutOfMemoryError: CUDA out of memory": the second tells. */
@@ -187,10 +204,14 @@ static void kind_make(const tn__squeezed *text, size_t from, size_t end, tn_oom 
   const tn__oom_head *head = tn__oom_head_best(text, from, end, &at);
   out->form = head->form;
   if (head->is_soft) out->flags |= TN_OOM_SOFT;
-  if (head->backend) (void)snprintf(out->backend, sizeof out->backend, "%s", head->backend);
-  else backend_find(text, from, end, out->backend, sizeof out->backend);
-  if (!out->backend[0] && (out->form == TN_OOM_FORM_ASYNC || out->form == TN_OOM_FORM_COLLECTIVE)) strcpy(out->backend, "cuda");
-  if (out->form == TN_OOM_FORM_CACHING && (strcmp(out->backend, "cpu") == 0 || strcmp(out->backend, "ram") == 0)) out->form = TN_OOM_FORM_HOST;
+  if (head->backend)
+    (void)snprintf(out->backend, sizeof out->backend, "%s", head->backend);
+  else
+    backend_find(text, from, end, out->backend, sizeof out->backend);
+  int is_cudas = out->form == TN_OOM_FORM_ASYNC || out->form == TN_OOM_FORM_COLLECTIVE || out->form == TN_OOM_FORM_PINNED;
+  if (!out->backend[0] && is_cudas) strcpy(out->backend, "cuda");
+  if (out->form == TN_OOM_FORM_CACHING && (strcmp(out->backend, "cpu") == 0 || strcmp(out->backend, "ram") == 0))
+    out->form = TN_OOM_FORM_HOST;
   if (out->form == TN_OOM_FORM_CACHING && !out->known && !out->process_count && !out->backend[0]) out->form = TN_OOM_FORM_BARE;
   name_make(out, head);
 }
@@ -208,9 +229,10 @@ int tn__oom_read(const tn__squeezed *text, size_t from, size_t end, tn_oom *out,
   if (!head) return 0;
   *out = (tn_oom){.device = -1, .rank = -1, .repeats = 1};
   size_t head_end = at + strlen(head->words), begin = line_begin(text, at, from), stop = line_end(text, at);
-  reader r = {.text = text, .head_end = head_end, .last = head_end, .out = out};
-  readings_take(&r, begin, at + LONGEST < text->len ? at + LONGEST : text->len);
+  reader r = {.text = text, .head = at, .head_end = head_end, .last = head_end, .out = out};
+  readings_take(&r, begin);
   size_t last = r.any ? r.last : head_end;
+  if (r.any && words_find(text, "cached)", last - 7, last) < last) out->flags |= TN_OOM_CACHED;
   kind_make(text, begin, last > stop ? last : stop, out);
   out->device = device_find(text, begin, last, out->backend);
   last = hints_take(text, last, out);

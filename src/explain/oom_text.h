@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* The first message that begins in [from, end), with nothing taken from before from; what follows it is looked at beyond end.  *out_end is
- * where it ends.  0: none. */
+/* The first message that begins in [from, end), with nothing taken from before from; what follows it is looked at beyond end.
+ * *out_end is where it ends.  0: none. */
 int tn__oom_read(const tn__squeezed *text, size_t from, size_t end, tn_oom *out, size_t *out_end);
 
 /* The rank that a line's tags tell ("[rank3]:", "(Worker rank=3 pid=7)", "3: "); -1: none. */

@@ -11,7 +11,10 @@ enum {
   BARE = 400         /* and how far the words matter when there is none */
 };
 
-typedef struct span { const char *text; size_t len; } span;
+typedef struct span {
+  const char *text;
+  size_t len;
+} span;
 
 static int starts(span in, size_t at, const char *words) {
   size_t len = strlen(words);
@@ -29,7 +32,10 @@ static int holds(span in, const char *words) { return in.len && find_last(in, wo
 
 /* ---- moments ------------------------------------------------------------------------------------------------------------- */
 
-static const struct { const char *words; uint8_t moment; } moments[] = {
+static const struct {
+  const char *words;
+  uint8_t moment;
+} moments[] = {
     {"cross_entropy", TN_OOM_MOMENT_LOSS},
     {"nll_loss", TN_OOM_MOMENT_LOSS},
     {"log_softmax", TN_OOM_MOMENT_LOSS},
@@ -91,7 +97,10 @@ static uint32_t moments_find(span in) {
 
 /* ---- places -------------------------------------------------------------------------------------------------------------- */
 
-typedef struct frame { span file, function; unsigned line; } frame;
+typedef struct frame {
+  span file, function;
+  unsigned line;
+} frame;
 
 /* File "train.py", line 41, in training_step */
 static int frame_read(span in, frame *out) {
@@ -113,7 +122,8 @@ static int frame_read(span in, frame *out) {
 
 /* Installed packages and Python itself are not the user's. */
 static int is_library(span file) {
-  static const char *const parts[] = {"site-packages", "dist-packages", "/lib/python3", "\\lib\\", "<frozen", "<string>", "/torch/"};
+  static const char *const parts[] = {"site-packages", "dist-packages", "/lib/python3", "\\lib\\",
+                                      "<frozen",       "<string>",      "/torch/"};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (holds(file, parts[i])) return 1;
   return 0;
@@ -123,6 +133,29 @@ static span base_name(span file) {
   size_t at = file.len;
   while (at > 0 && file.text[at - 1] != '/' && file.text[at - 1] != '\\') at--;
   return (span){file.text + at, file.len - at};
+}
+
+/* The length of the UTF-8 character at text, 0 when it is none. */
+static size_t utf8_len(const unsigned char *text) {
+  size_t len = text[0] < 0x80                      ? 1
+               : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
+               : text[0] >= 0xe0 && text[0] < 0xf0 ? 3
+               : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
+                                                   : 0;
+  for (size_t i = 1; i < len; i++)
+    if ((text[i] & 0xc0) != 0x80) return 0; /* the NUL at the end too */
+  int is_overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
+  int is_beyond = (text[0] == 0xed && text[1] > 0x9f) || (text[0] == 0xf4 && text[1] > 0x8f);
+  return is_overlong || is_beyond ? 0 : len;
+}
+
+/* A log may have any bytes in a name; reports and JSON have characters. */
+static void clean(char *text) {
+  for (unsigned char *at = (unsigned char *)text; *at;) {
+    size_t len = utf8_len(at);
+    if (!len || *at < ' ' || *at == 0x7f) *at = '?', len = 1;
+    at += len;
+  }
 }
 
 /* The innermost frame of the user's own code. */
@@ -137,8 +170,7 @@ static void place_find(span in, char *out, size_t out_size) {
                    found.function.len ? found.function.text : "");
     break;
   }
-  for (; *out; out++)
-    if ((unsigned char)*out < ' ' || *out == 0x7f) *out = '?';
+  clean(out);
 }
 
 /* ---- the setting --------------------------------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ static const char *moment_name(uint32_t moment) {
   return name_of(names, moment, TN_OOM_MOMENT_COUNT);
 }
 
-static void span_add(tn_text *out, const char *key, tn__span size) {
+static void span_add(tn_text *out, const char *key, tn__oom_span size) {
   tn__text_printf(out, "\"%s\": {\"bytes\": %lld, \"slack_bytes\": %lld}", key, (long long)size.mid, (long long)size.slack);
 }
 
@@ -44,8 +44,9 @@ static void readings_add(tn_text *out, const tn_oom *oom) {
   tn__text_add(out, "\"readings\": {");
   for (uint32_t i = 0; i < TN_OOM_READING_COUNT; i++) {
     if (!(oom->known >> i & 1)) continue;
-    tn__text_printf(out, "%s\"%s\": {\"bytes\": %llu, \"slack_bytes\": %llu, \"derived\": %s}", shown++ ? ", " : "", reading_name(i),
-                    (unsigned long long)oom->sizes[i].bytes, (unsigned long long)oom->sizes[i].slack, oom->derived >> i & 1 ? "true" : "false");
+    tn__text_printf(out, "%s\"%s\": {\"bytes\": %llu, \"slack_bytes\": %llu, \"derived\": %s}", shown++ ? ", " : "",
+                    reading_name(i), (unsigned long long)oom->sizes[i].bytes, (unsigned long long)oom->sizes[i].slack,
+                    oom->derived >> i & 1 ? "true" : "false");
   }
   tn__text_add(out, "}");
 }
@@ -62,8 +63,14 @@ static void processes_add(tn_text *out, const tn_oom *oom) {
 }
 
 static void flags_add(tn_text *out, const tn_oom *oom) {
-  static const struct { uint32_t flag; const char *name; } flags[] = {
-      {TN_OOM_SOFT, "soft"}, {TN_OOM_UNTOLD, "untold"}, {TN_OOM_CUT, "cut"}, {TN_OOM_EXPANDABLE, "expandable_segments"},
+  static const struct {
+    uint32_t flag;
+    const char *name;
+  } flags[] = {
+      {TN_OOM_SOFT, "soft"},
+      {TN_OOM_UNTOLD, "untold"},
+      {TN_OOM_CUT, "cut"},
+      {TN_OOM_EXPANDABLE, "expandable_segments"},
   };
   int shown = 0;
   tn__text_add(out, "\"flags\": [");
@@ -77,8 +84,8 @@ static void flags_add(tn_text *out, const tn_oom *oom) {
 }
 
 static void message_add(tn_text *out, const tn_oom *oom) {
-  tn__text_printf(out, "{\"line\": %llu, \"offset\": %llu, \"times\": %u, ", (unsigned long long)oom->line, (unsigned long long)oom->offset,
-                  (unsigned)oom->repeats);
+  tn__text_printf(out, "{\"line\": %llu, \"offset\": %llu, \"times\": %u, ", (unsigned long long)oom->line,
+                  (unsigned long long)oom->offset, (unsigned)oom->repeats);
   string_add(out, "form", form_name(oom->form));
   tn__text_add(out, ", ");
   string_add(out, "name", oom->name);
@@ -115,7 +122,8 @@ static void account_add(tn_text *out, const tn__oom_verdict *v) {
   if (a->has_room) span_add(out, "room", a->room), tn__text_add(out, ", ");
   if (a->has_short) span_add(out, "short_by", a->short_by), tn__text_add(out, ", ");
   if (a->is_over) span_add(out, "over", a->over), tn__text_add(out, ", ");
-  tn__text_printf(out, "\"room_is_bound\": %s, \"room_is_limit\": %s,\n  ", a->room_is_bound ? "true" : "false", a->room_is_limit ? "true" : "false");
+  tn__text_printf(out, "\"room_is_bound\": %s, \"room_is_limit\": %s,\n  ", a->room_is_bound ? "true" : "false",
+                  a->room_is_limit ? "true" : "false");
   parts_add(out, a);
   tn__text_add(out, "},\n");
 }
@@ -124,16 +132,19 @@ static void action_add(tn_text *out, const tn__oom_verdict *v, const tn__oom_act
   static const char *const enough[] = {"\"no\"", "\"perhaps\"", "\"yes\"", "null"};
   static const char *const exactness[] = {"identical", "same maths", "changes numerics"};
   tn_text words;
-  tn__text_printf(out, "{\"action\": \"%s\", \"enough\": %s, \"exactness\": \"%s\"", tn__oom_action_name(action->id), enough[action->enough],
-                  exactness[tn__oom_action_exactness(action->id)]);
+  tn__text_printf(out, "{\"action\": \"%s\", \"enough\": %s, \"exactness\": \"%s\"", tn__oom_action_name(action->id),
+                  enough[action->enough], exactness[tn__oom_action_exactness(action->id)]);
   if (action->has_gives)
-    tn__text_printf(out, ", \"gives_bytes\": %lld, \"slack_bytes\": %lld, \"is_upto\": %s", (long long)action->gives.mid, (long long)action->gives.slack,
-                    action->is_upto ? "true" : "false");
+    tn__text_printf(out, ", \"gives_bytes\": %lld, \"slack_bytes\": %lld, \"is_upto\": %s", (long long)action->gives.mid,
+                    (long long)action->gives.slack, action->is_upto ? "true" : "false");
   tn__text_init(&words);
-  if (action->enough == TN__ENOUGH_NO) tn__oom_words_why_not(&words, v, action);
-  else tn__oom_words_command(&words, v, action);
+  if (action->enough == TN__OOM_ENOUGH_NO)
+    tn__oom_words_why_not(&words, v, action);
+  else
+    tn__oom_words_command(&words, v, action);
   if (words.failed) out->failed = words.failed;
-  if (words.len) tn__text_add(out, ", "), string_add(out, action->enough == TN__ENOUGH_NO ? "why" : "how", tn__text_view(&words));
+  if (words.len)
+    tn__text_add(out, ", "), string_add(out, action->enough == TN__OOM_ENOUGH_NO ? "why" : "how", tn__text_view(&words));
   tn__text_deinit(&words);
   tn__text_add(out, "}");
 }

@@ -62,7 +62,7 @@ static void expandable_why_not(tn_text *out, const tn__oom_verdict *v, const tn_
 }
 
 static void others_why_not(tn_text *out, const tn__oom_verdict *v, const tn__oom_action *action) {
-  if (v->account.room_is_limit) {
+  if (v->account.room_is_limit || v->cause == TN_OOM_CAUSE_LIMIT) {
     tn__text_add(out, "the limit counts only this process");
   } else if (action->gives.mid <= 0) {
     tn__text_add(out, "none is listed on the device");
@@ -76,10 +76,18 @@ static void others_why_not(tn_text *out, const tn__oom_verdict *v, const tn__oom
 
 void tn__oom_words_why_not(tn_text *out, const tn__oom_verdict *v, const tn__oom_action *action) {
   switch ((enum tn__oom_action_id)action->id) {
-    case TN__OOM_ACTION_EMPTY_CACHE: tn__text_add(out, "the allocator had given back every unused segment before it failed"); break;
-    case TN__OOM_ACTION_EXPANDABLE: expandable_why_not(out, v, action); break;
-    case TN__OOM_ACTION_OTHERS: others_why_not(out, v, action); break;
-    case TN__OOM_ACTION_LIMIT: tn__text_add(out, "the limit was not reached; the device itself was full"); break;
+    case TN__OOM_ACTION_EMPTY_CACHE:
+      tn__text_add(out, "the allocator had given back every unused segment before it failed");
+      break;
+    case TN__OOM_ACTION_EXPANDABLE:
+      expandable_why_not(out, v, action);
+      break;
+    case TN__OOM_ACTION_OTHERS:
+      others_why_not(out, v, action);
+      break;
+    case TN__OOM_ACTION_LIMIT:
+      tn__text_add(out, "the limit was not reached; the device itself was full");
+      break;
     default:
       tn__text_add(out, "gives ");
       if (action->is_upto) tn__text_add(out, "at most ");
@@ -102,7 +110,8 @@ static void place_remark(tn_text *out, const tn__oom_report *report) {
   if (oom->place[0]) tn__text_printf(out, " at %s", oom->place);
   int shown = 0;
   for (int i = 0; i < TN_OOM_MOMENT_COUNT; i++)
-    if (oom->moments >> i & 1) tn__text_printf(out, "%s%s", shown++ ? ", " : oom->place[0] ? "; around it: " : ", by the words around it, in: ", moments[i]);
+    if (oom->moments >> i & 1)
+      tn__text_printf(out, "%s%s", shown++ ? ", " : oom->place[0] ? "; around it: " : ", by the words around it, in: ", moments[i]);
   tn__text_add(out, ".");
 }
 
@@ -121,13 +130,15 @@ static void rounding_remark(tn_text *out, const tn__oom_report *report) {
   const tn_oom *oom = report->verdict.oom;
   if (oom->form != TN_OOM_FORM_CACHING || !knows(oom, TN_OOM_ASKED)) return;
   uint64_t asked = oom->sizes[TN_OOM_ASKED].bytes;
-  if (asked == 2 * MIB) tn__text_add(out, "2.00 MiB is what the allocator takes for any tensor of up to 1 MiB.");
-  else if (asked == 20 * MIB) tn__text_add(out, "20.00 MiB may be a tensor of 1 to 10 MiB: the allocator takes 20 MiB for those.");
+  if (asked == 2 * MIB)
+    tn__text_add(out, "2.00 MiB is what the allocator takes for any tensor of up to 1 MiB.");
+  else if (asked == 20 * MIB)
+    tn__text_add(out, "20.00 MiB may be a tensor of 1 to 10 MiB: the allocator takes 20 MiB for those.");
 }
 
 static void shortage_remark(tn_text *out, const tn__oom_report *report) {
   const tn__oom_account *a = &report->verdict.account;
-  if (!a->has_short || a->short_by.mid <= 0 || tn__span_low(a->short_by) > 0) return;
+  if (!a->has_short || a->short_by.mid <= 0 || tn__oom_span_low(a->short_by) > 0) return;
   tn__text_add(out, "The shortage is no larger than what printing rounds off.");
 }
 
@@ -136,7 +147,8 @@ static void self_remark(tn_text *out, const tn__oom_report *report) {
   for (uint32_t i = 0; i < oom->process_count && i < TN_OOM_PROCESSES_MAX; i++) {
     const tn_oom_process *process = &oom->processes[i];
     if (!process->is_self) continue;
-    tn__text_printf(out, "No process is named as this one, as in a container; %llu is taken for it, by its ", (unsigned long long)process->pid);
+    tn__text_printf(out, "No process is named as this one, as in a container; %llu is taken for it, by its ",
+                    (unsigned long long)process->pid);
     tn__text_size(out, process->used.bytes);
     tn__text_add(out, ".");
   }
@@ -145,8 +157,10 @@ static void self_remark(tn_text *out, const tn__oom_report *report) {
 static void untold_remark(tn_text *out, const tn__oom_report *report) {
   const tn_oom *oom = report->verdict.oom;
   if (!(oom->flags & TN_OOM_UNTOLD)) return;
-  if (oom->form == TN_OOM_FORM_ASYNC) tn__text_add(out, "17179869184.00 GiB is 2^64 bytes: no limit was set.");
-  else tn__text_add(out, "17179869184.00 GiB is 2^64 bytes: the driver does not tell what a process holds (Windows, WSL).");
+  if (oom->form == TN_OOM_FORM_ASYNC)
+    tn__text_add(out, "17179869184.00 GiB is 2^64 bytes: no limit was set.");
+  else
+    tn__text_add(out, "17179869184.00 GiB is 2^64 bytes: the driver does not tell what a process holds (Windows, WSL).");
 }
 
 static void over_remark(tn_text *out, const tn__oom_report *report) {
@@ -155,15 +169,16 @@ static void over_remark(tn_text *out, const tn__oom_report *report) {
   tn__text_add(out, "It does not add up: the parts are ");
   tn__oom_words_span(out, a->over);
   tn__text_add(out, " more than there is. ");
-  tn__text_add(out, report->verdict.cause == TN_OOM_CAUSE_SPILLED ? "The driver lends host memory, which is slow."
-                                                                  : "They were read one after the other, while others took and gave back.");
+  tn__text_add(out, report->verdict.cause == TN_OOM_CAUSE_SPILLED
+                        ? "The driver lends host memory, which is slow."
+                        : "They were read one after the other, while others took and gave back.");
 }
 
 static void process_remark(tn_text *out, const tn__oom_report *report) {
   const tn_oom *oom = report->verdict.oom;
   if (!knows(oom, TN_OOM_PROCESS) || !knows(oom, TN_OOM_RESERVED)) return;
-  tn__span gap = tn__span_sub(tn__span_of(oom, TN_OOM_RESERVED), tn__span_of(oom, TN_OOM_PROCESS));
-  if (tn__span_low(gap) <= 0) return;
+  tn__oom_span gap = tn__oom_span_sub(tn__oom_span_of(oom, TN_OOM_RESERVED), tn__oom_span_of(oom, TN_OOM_PROCESS));
+  if (tn__oom_span_low(gap) <= 0) return;
   tn__text_add(out, "The driver counts ");
   tn__text_size(out, oom->sizes[TN_OOM_PROCESS].bytes);
   tn__text_add(out, " for this process, less than the ");
@@ -185,17 +200,24 @@ static void unseen_remark(tn_text *out, const tn__oom_report *report) {
   const tn_oom *oom = report->verdict.oom;
   const tn__oom_account *a = &report->verdict.account;
   if (tn__oom_held(a, TN__OOM_PART_UNSEEN) < 64 * MIB) return;
-  if (knows(oom, TN_OOM_PROCESS)) tn__text_add(out, "Unseen is what the driver keeps for itself, and processes that it does not list.");
-  else if (oom->form == TN_OOM_FORM_ASYNC) tn__text_add(out, "Unseen is the pool's own cache, this process's context, other libraries and other processes.");
-  else tn__text_add(out, "Unseen is this process's context (0.3 to 1 GiB), its other libraries, the driver, and all other processes.");
+  if (knows(oom, TN_OOM_PROCESS))
+    tn__text_add(out, "Unseen is what the driver keeps for itself, and processes that it does not list.");
+  else if (oom->form == TN_OOM_FORM_ASYNC)
+    tn__text_add(out, "Unseen is the pool's own cache, this process's context, other libraries and other processes.");
+  else
+    tn__text_add(out, "Unseen is this process's context (0.3 to 1 GiB), its other libraries, the driver, and all other processes.");
 }
 
 static void refused_remark(tn_text *out, const tn__oom_report *report) {
   const tn__oom_verdict *v = &report->verdict;
   if (v->cause != TN_OOM_CAUSE_REFUSED) return;
-  if (v->account.room_is_bound) tn__text_add(out, "The message does not say what was free; a device may also bound the size of one allocation.");
-  else tn__text_add(out, "What is free was read after the refusal: another process or stream may have given memory back in between; a driver may also "
-                         "keep the last of it, or bound the size of one allocation.");
+  if (v->account.room_is_bound)
+    tn__text_add(out, "The message does not say what was free; a device may also bound the size of one allocation.");
+  else
+    tn__text_add(out,
+                 "What is free was read after the refusal: another process or stream may have given memory back in between; a "
+                 "driver may also "
+                 "keep the last of it, or bound the size of one allocation.");
 }
 
 static void runtime_remark(tn_text *out, const tn__oom_report *report) {
@@ -206,6 +228,15 @@ static void runtime_remark(tn_text *out, const tn__oom_report *report) {
   tn__text_add(out, "If the machine has more than ");
   bytes_add(out, a->capacity.mid);
   tn__text_add(out, " for the GPU, the runtime shows PyTorch only a part of it, as on an integrated GPU.");
+}
+
+/* Of a process that the kernel ended. */
+static void killed_remark(tn_text *out, const tn__oom_report *report) {
+  const tn_oom *oom = report->verdict.oom;
+  if (oom->form != TN_OOM_FORM_KILLED || !knows(oom, TN_OOM_ALLOCATED)) return;
+  tn__text_add(out, "The process that was ended held ");
+  tn__text_size(out, oom->sizes[TN_OOM_ALLOCATED].bytes);
+  tn__text_add(out, " of the machine's memory (anon-rss).");
 }
 
 static void hint_remark(tn_text *out, const tn__oom_report *report) {
@@ -219,19 +250,22 @@ static void driver_remark(tn_text *out, const tn__oom_report *report) {
   const tn_oom *oom = report->verdict.oom;
   if (oom->form == TN_OOM_FORM_DRIVER && report->verdict.cause == TN_OOM_CAUSE_UNKNOWN)
     tn__text_add(out, "CUDA reports errors late: the line that raised it may not be the one that asked.");
-  if (oom->flags & TN_OOM_SOFT) tn__text_add(out, "This error has other causes than memory; CUDA_LAUNCH_BLOCKING=1 shows the call that fails.");
+  if (oom->flags & TN_OOM_SOFT)
+    tn__text_add(out, "This error has other causes than memory; CUDA_LAUNCH_BLOCKING=1 shows the call that fails.");
 }
 
 static void whole_remark(tn_text *out, const tn__oom_report *report) {
   const tn_oom *oom = report->verdict.oom;
   if (oom->flags & TN_OOM_CUT) tn__text_add(out, "The message is not whole: some of what its form has is missing.");
-  if (oom->unread) tn__text_printf(out, "%s%u size%s in it stayed unread.", oom->flags & TN_OOM_CUT ? " " : "", (unsigned)oom->unread, oom->unread > 1 ? "s" : "");
+  if (oom->unread)
+    tn__text_printf(out, "%s%u size%s in it stayed unread.", oom->flags & TN_OOM_CUT ? " " : "", (unsigned)oom->unread,
+                    oom->unread > 1 ? "s" : "");
 }
 
 int tn__oom_words_remark(tn_text *out, const tn__oom_report *report, int number) {
   static void (*const remarks[])(tn_text *, const tn__oom_report *) = {
-      place_remark, found_remark, rounding_remark, shortage_remark, self_remark,    untold_remark, over_remark,  process_remark,
-      pools_remark, unseen_remark, refused_remark, runtime_remark,  driver_remark, hint_remark,   whole_remark,
+      place_remark, found_remark,  rounding_remark, shortage_remark, self_remark,   untold_remark, over_remark, process_remark,
+      pools_remark, unseen_remark, refused_remark,  runtime_remark,  driver_remark, killed_remark, hint_remark, whole_remark,
   };
   if (number < 0 || (size_t)number >= sizeof remarks / sizeof *remarks) return 0;
   remarks[number](out, report);

@@ -65,7 +65,8 @@ static void account_add(const tn__oom_report *report, tn_text *out) {
   tn__text_add(out, a->has_capacity ? " was" : " was, as far as it is told");
   tn__text_add(out, "\n");
   for (int i = 0; i < TN__OOM_PART_COUNT; i++)
-    if (a->known >> i & 1 && (a->parts[i].mid || i == TN__OOM_PART_FREE || i == TN__OOM_PART_LIVE)) part_add(out, report->verdict.oom, a, i);
+    if (a->known >> i & 1 && (a->parts[i].mid || i == TN__OOM_PART_FREE || i == TN__OOM_PART_LIVE))
+      part_add(out, report->verdict.oom, a, i);
 }
 
 static void processes_add(const tn__oom_report *report, tn_text *out) {
@@ -96,8 +97,8 @@ static void gives_add(tn_text *out, const tn__oom_action *action) {
 
 /* "enough", or how much of it the request needs */
 static void enough_add(tn_text *out, const tn__oom_account *a, const tn__oom_action *action) {
-  if (action->enough == TN__ENOUGH_YES) tn__text_add(out, "enough");
-  if (action->enough != TN__ENOUGH_MAYBE) return;
+  if (action->enough == TN__OOM_ENOUGH_YES) tn__text_add(out, "enough");
+  if (action->enough != TN__OOM_ENOUGH_MAYBE) return;
   if (action->has_gives && a->short_by.mid > 0 && action->gives.mid > 0)
     tn__text_printf(out, "%.1f %% needed", 100.0 * (double)a->short_by.mid / (double)action->gives.mid);
   else
@@ -128,7 +129,7 @@ static void help_add(const tn__oom_report *report, tn_text *out) {
   const tn__oom_verdict *v = &report->verdict;
   int shown = 0;
   for (size_t i = 0; i < v->action_count; i++) {
-    if (v->actions[i].enough == TN__ENOUGH_NO) continue;
+    if (v->actions[i].enough == TN__OOM_ENOUGH_NO) continue;
     if (!shown++) tn__text_add(out, "\nWhat would help                         gives here    this request   results\n");
     help_row_add(out, report, &v->actions[i]);
   }
@@ -138,7 +139,7 @@ static void no_help_add(const tn__oom_report *report, tn_text *out) {
   const tn__oom_verdict *v = &report->verdict;
   int shown = 0;
   for (size_t i = 0; i < v->action_count; i++) {
-    if (v->actions[i].enough != TN__ENOUGH_NO) continue;
+    if (v->actions[i].enough != TN__OOM_ENOUGH_NO) continue;
     if (!shown++) tn__text_add(out, "\nWhat would not, alone\n");
     tn_text line;
     tn__text_init(&line);
@@ -171,15 +172,18 @@ static void remarks_add(const tn__oom_report *report, tn_text *out) {
 }
 
 static void cell_add(tn_text *out, const tn_oom *oom, enum tn_oom_reading reading) {
-  if (tn__oom_knows(oom, reading)) size_add(out, (int64_t)oom->sizes[reading].bytes, 12);
-  else tn__text_printf(out, "%12s", "-");
+  if (tn__oom_knows(oom, reading))
+    size_add(out, (int64_t)oom->sizes[reading].bytes, 12);
+  else
+    tn__text_printf(out, "%12s", "-");
 }
 
 static void message_row_add(tn_text *out, const tn_oom *oom, int is_chosen) {
   char rank[16] = "-", device[16] = "-";
   if (oom->rank >= 0) (void)snprintf(rank, sizeof rank, "%d", (int)oom->rank);
   if (oom->device >= 0) (void)snprintf(device, sizeof device, "%d", (int)oom->device);
-  tn__text_printf(out, "%s%8llu %5u %5s %6s", is_chosen ? "> " : "  ", (unsigned long long)oom->line, (unsigned)oom->repeats, rank, device);
+  tn__text_printf(out, "%s%8llu %5u %5s %6s", is_chosen ? "> " : "  ", (unsigned long long)oom->line, (unsigned)oom->repeats, rank,
+                  device);
   cell_add(out, oom, TN_OOM_ASKED);
   cell_add(out, oom, TN_OOM_FREE);
   cell_add(out, oom, TN_OOM_ALLOCATED);
@@ -189,7 +193,10 @@ static void message_row_add(tn_text *out, const tn_oom *oom, int is_chosen) {
 /* All messages of the log, or those around the chosen one. */
 static void messages_add(const tn__oom_report *report, tn_text *out) {
   if (report->count < 2) return;
-  tn__text_printf(out, "\nThe log's %zu messages; > is the one above\n      line times  rank device       asked        free        live  cause\n", report->count);
+  tn__text_printf(
+      out,
+      "\nThe log's %zu messages; > is the one above\n      line times  rank device       asked        free        live  cause\n",
+      report->count);
   size_t from = report->count > ROWS && report->chosen > ROWS / 2 ? report->chosen - ROWS / 2 : 0;
   if (from + ROWS > report->count) from = report->count > ROWS ? report->count - ROWS : 0;
   size_t end = from + ROWS < report->count ? from + ROWS : report->count;

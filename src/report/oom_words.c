@@ -1,5 +1,5 @@
-/* oom_words.c -- the verdict on an out-of-memory message, in words.  Every sentence is about these numbers; what they do not show is not
- * said. */
+/* oom_words.c -- the verdict on an out-of-memory message, in words.  Every sentence is about these numbers; what they do not show
+ * is not said. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static int knows(const tn_oom *oom, enum tn_oom_reading reading) { return tn__oo
 
 static void bytes_add(tn_text *out, int64_t bytes) { tn__text_size(out, bytes > 0 ? (uint64_t)bytes : 0); }
 
-void tn__oom_words_span(tn_text *out, tn__span size) {
+void tn__oom_words_span(tn_text *out, tn__oom_span size) {
   bytes_add(out, size.mid);
   if (size.slack <= MIB || size.slack <= size.mid / 50) return;
   tn__text_add(out, " (+-");
@@ -35,42 +35,22 @@ void tn__oom_words_device(tn_text *out, const tn_oom *oom) {
   for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) is_gpu |= strcmp(oom->backend, gpus[i]) == 0;
   for (size_t i = 0; !is_gpu && i < sizeof name; i++)
     name[i] = (char)(oom->backend[i] >= 'a' && oom->backend[i] <= 'z' ? oom->backend[i] - 'a' + 'A' : oom->backend[i]);
-  if (oom->device < 0) tn__text_add(out, "the device");
-  else tn__text_printf(out, "%s %d", name, (int)oom->device);
+  if (oom->device < 0)
+    tn__text_add(out, "the device");
+  else
+    tn__text_printf(out, "%s %d", name, (int)oom->device);
 }
 
 uint64_t tn__oom_budget(const tn__oom_verdict *verdict) {
   const tn_oom *oom = verdict->oom;
   const tn__oom_account *a = &verdict->account;
   if (oom->form == TN_OOM_FORM_MPS || verdict->cause == TN_OOM_CAUSE_SPILLED || verdict->cause == TN_OOM_CAUSE_LIMIT) return 0;
-  if (knows(oom, TN_OOM_PROCESS) && knows(oom, TN_OOM_FREE)) return oom->sizes[TN_OOM_PROCESS].bytes + oom->sizes[TN_OOM_FREE].bytes;
+  if (knows(oom, TN_OOM_PROCESS) && knows(oom, TN_OOM_FREE))
+    return oom->sizes[TN_OOM_PROCESS].bytes + oom->sizes[TN_OOM_FREE].bytes;
   if (!a->has_capacity) return 0;
   int64_t beyond = tn__oom_held(a, TN__OOM_PART_UNSEEN) - GIB; /* of what is unseen, a context of ours is part */
   int64_t left = a->capacity.mid - tn__oom_held(a, TN__OOM_PART_OTHERS) - (beyond > 0 ? beyond : 0);
   return left > 0 ? (uint64_t)left : 0;
-}
-
-static void fit_command(tn_text *out, const tn__oom_verdict *v) {
-  uint64_t budget = tn__oom_budget(v), tenths = budget * 10 >> 30;
-  tn__text_add(out, "tonnage fit RECIPE");
-  if (tenths) tn__text_printf(out, " --budget %llu.%lluGiB", (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
-}
-
-/* The variable that configures the backend's allocator. */
-static const char *conf_name(const tn_oom *oom) {
-  static const struct { const char *backend, *name; } names[] = {
-      {"hip", "PYTORCH_HIP_ALLOC_CONF"}, {"npu", "PYTORCH_NPU_ALLOC_CONF"}, {"mlu", "PYTORCH_MLU_ALLOC_CONF"}, {"musa", "PYTORCH_MUSA_ALLOC_CONF"},
-  };
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(oom->backend, names[i].backend) == 0) return names[i].name;
-  return "PYTORCH_CUDA_ALLOC_CONF";
-}
-
-static const char *module_name(const tn_oom *oom) {
-  static const char *const own[] = {"xpu", "npu", "mlu", "musa", "mps"};
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-    if (strcmp(oom->backend, own[i]) == 0) return own[i];
-  return "cuda";
 }
 
 /* ---- line 1: what was asked ---------------------------------------------------------------------------------------------- */
@@ -128,9 +108,12 @@ void tn__oom_words_asked(tn_text *out, const tn__oom_verdict *v) {
 
 const char *tn__oom_words_part(const tn_oom *oom, int part) {
   static const char *const words[TN__OOM_PART_COUNT] = {
-      [TN__OOM_PART_LIVE] = "live tensors",          [TN__OOM_PART_PIECES] = "unused pieces",
-      [TN__OOM_PART_POOLS] = "private pools",        [TN__OOM_PART_OUTSIDE] = "outside PyTorch",
-      [TN__OOM_PART_OTHERS] = "other processes",     [TN__OOM_PART_UNSEEN] = "unseen",
+      [TN__OOM_PART_LIVE] = "live tensors",
+      [TN__OOM_PART_PIECES] = "unused pieces",
+      [TN__OOM_PART_POOLS] = "private pools",
+      [TN__OOM_PART_OUTSIDE] = "outside PyTorch",
+      [TN__OOM_PART_OTHERS] = "other processes",
+      [TN__OOM_PART_UNSEEN] = "unseen",
       [TN__OOM_PART_FREE] = "free",
   };
   return part == TN__OOM_PART_OTHERS && oom->form == TN_OOM_FORM_MPS ? "other allocations" : words[part];
@@ -141,7 +124,7 @@ const char *tn__oom_words_part_note(const tn_oom *oom, int part) {
       [TN__OOM_PART_LIVE] = "allocated, rounded up",
       [TN__OOM_PART_PIECES] = "unallocated, between live blocks",
       [TN__OOM_PART_POOLS] = "unused, kept for CUDA graphs",
-      [TN__OOM_PART_OUTSIDE] = "this process: context, NCCL, libraries",
+      [TN__OOM_PART_OUTSIDE] = "context, NCCL, other libraries",
       [TN__OOM_PART_OTHERS] = "as the driver lists them",
       [TN__OOM_PART_UNSEEN] = "in no reading of the message",
       [TN__OOM_PART_FREE] = "",
@@ -211,33 +194,47 @@ static const char *kind_words(const tn__oom_verdict *v) {
     case TN_OOM_FORM_LIBRARY:
       return oom->flags & TN_OOM_SOFT ? "Often a library that found no room beside PyTorch's memory; it has other causes too."
                                       : "The library allocates beside PyTorch, whose reserved memory left it no room.";
-    case TN_OOM_FORM_COLLECTIVE: return "Its buffers are allocated beside PyTorch, whose reserved memory left them no room.";
+    case TN_OOM_FORM_COLLECTIVE:
+      return "Its buffers are allocated beside PyTorch, whose reserved memory left them no room.";
     case TN_OOM_FORM_DRIVER:
       if (v->cause == TN_OOM_CAUSE_HOST) return "Page-locking a batch failed: that is host memory, whatever the error calls it.";
-      if (strncmp(oom->name, "cuda runtime", 12) == 0) return "torch before 1.0 says no more: the device was full, or the page-locked host memory.";
+      if (strncmp(oom->name, "cuda runtime", 12) == 0)
+        return "torch before 1.0 says no more: the device was full, or the page-locked host memory.";
       return is_start ? "It failed at the first use of the device: what fills it was there before."
                       : "Not PyTorch's allocator asked, but a context, a library, or page-locked host memory.";
-    case TN_OOM_FORM_PINNED: return "Page-locked host memory ran out, not the device's.";
-    case TN_OOM_FORM_HOST: return "The machine's own memory ran out, not a device's.";
-    case TN_OOM_FORM_SHARED: return "The host's shared memory (/dev/shm) ran out; the data loader's workers pass batches there.";
+    case TN_OOM_FORM_PINNED:
+      return "Page-locked host memory ran out, not the device's.";
+    case TN_OOM_FORM_HOST:
+      return "The machine's own memory ran out, not a device's.";
+    case TN_OOM_FORM_SHARED:
+      return "The host's shared memory (/dev/shm) ran out; the data loader's workers pass batches there.";
     case TN_OOM_FORM_KILLED:
       return oom->flags & TN_OOM_SOFT ? "A process was ended by SIGKILL, as the system does when the machine's memory runs out."
                                       : "The system ended a process because the machine's memory ran out, not a device's.";
     case TN_OOM_FORM_ASSERT:
-      return v->cause == TN_OOM_CAUSE_DEFECT ? "A check inside PyTorch's allocator failed: a fault there, often met when memory is short."
-                                             : "Memory ran out, and so did the report: no process list from the driver (MIG slice, Jetson).";
-    case TN_OOM_FORM_SIZE: return "No machine has that: the size was computed wrongly, or came broken from another rank.";
-    case TN_OOM_FORM_BARE: return "The text says that memory ran out, and no more.";
-    default: return "The message has no numbers on who holds the memory.";
+      return v->cause == TN_OOM_CAUSE_DEFECT
+                 ? "A check inside PyTorch's allocator failed: a fault there, often met when memory is short."
+                 : "Memory ran out, and so did the report: no process list from the driver (MIG slice, Jetson).";
+    case TN_OOM_FORM_SIZE:
+      return "No machine has that: the size was computed wrongly, or came broken from another rank.";
+    case TN_OOM_FORM_BARE:
+      return "The text says that memory ran out, and no more.";
+    default:
+      return "The message has no numbers on who holds the memory.";
   }
 }
 
 void tn__oom_words_held(tn_text *out, const tn__oom_verdict *v) {
-  if (v->cause == TN_OOM_CAUSE_LIMIT && v->is_inferred) hidden_limit_add(out, v);
-  else if (v->cause == TN_OOM_CAUSE_LIMIT) printed_limit_add(out, v);
-  else if (strcmp(v->oom->name, "Invalid buffer size") == 0) tn__text_add(out, "One buffer may not be as large as that, however much is free.");
-  else if (v->account.known & ~(1u << TN__OOM_PART_FREE)) parts_add(out, v);
-  else tn__text_add(out, kind_words(v));
+  if (v->cause == TN_OOM_CAUSE_LIMIT && v->is_inferred)
+    hidden_limit_add(out, v);
+  else if (v->cause == TN_OOM_CAUSE_LIMIT)
+    printed_limit_add(out, v);
+  else if (strcmp(v->oom->name, "Invalid buffer size") == 0)
+    tn__text_add(out, "One buffer may not be as large as that, however much is free.");
+  else if (v->account.known & ~(1u << TN__OOM_PART_FREE))
+    parts_add(out, v);
+  else
+    tn__text_add(out, kind_words(v));
 }
 
 /* ---- line 3: what to do -------------------------------------------------------------------------------------------------- */
@@ -257,13 +254,16 @@ static void do_limit(tn_text *out, const tn__oom_verdict *v) {
   const tn__oom_account *a = &v->account;
   int64_t need = (int64_t)v->oom->sizes[TN_OOM_RESERVED].bytes + a->asked.mid;
   tn__text_add(out, "raise the limit");
-  if (!a->has_asked) tn__text_printf(out, ": torch.%s.set_per_process_memory_fraction(1.0)", module_name(v->oom));
-  else if (v->is_inferred) tn__text_add(out, " (set_per_process_memory_fraction, or what calls it)");
+  if (!a->has_asked || (!v->is_inferred && !knows(v->oom, TN_OOM_RESERVED)))
+    tn__text_printf(out, ": torch.%s.set_per_process_memory_fraction(1.0)", tn__oom_words_module(v->oom));
+  else if (v->is_inferred)
+    tn__text_add(out, " (set_per_process_memory_fraction, or what calls it)");
   else {
     tn__text_add(out, " to ");
     bytes_add(out, need);
     tn__text_add(out, " or more");
-    if (a->has_capacity) tn__text_printf(out, " (a fraction of %.3f)", (double)need / (double)(a->capacity.mid ? a->capacity.mid : 1) + 0.0005);
+    if (a->has_capacity)
+      tn__text_printf(out, " (a fraction of %.3f)", (double)need / (double)(a->capacity.mid ? a->capacity.mid : 1) + 0.0005);
   }
   tn__text_add(out, ".");
 }
@@ -271,8 +271,9 @@ static void do_limit(tn_text *out, const tn__oom_verdict *v) {
 static void do_others(tn_text *out, const tn__oom_verdict *v) {
   const tn_oom_process *largest = largest_other(v->oom);
   if (!largest) {
-    tn__text_add(out, v->oom->form == TN_OOM_FORM_MPS ? "close the programs that use the GPU, or free what this one keeps there outside PyTorch."
-                                                      : "see nvidia-smi for who fills the device, and use another or end them.");
+    tn__text_add(out, v->oom->form == TN_OOM_FORM_MPS
+                          ? "close the programs that use the GPU, or free what this one keeps there outside PyTorch."
+                          : "see nvidia-smi for who fills the device, and use another or end them.");
     return;
   }
   tn__text_printf(out, "end or move process %llu, which holds ", (unsigned long long)largest->pid);
@@ -281,7 +282,7 @@ static void do_others(tn_text *out, const tn__oom_verdict *v) {
 }
 
 static void do_expandable(tn_text *out, const tn__oom_verdict *v, const tn__oom_action *action) {
-  if (action->enough == TN__ENOUGH_NO) {
+  if (action->enough == TN__OOM_ENOUGH_NO) {
     tn__text_add(out, "record a memory snapshot: expandable segments are on, and yet so much lies in pieces.");
     return;
   }
@@ -325,16 +326,26 @@ static void do_tensors(tn_text *out, const tn__oom_verdict *v) {
     tn__text_add(out, " at least, even with nothing else live.");
     return;
   }
-  fit_command(out, v);
+  tn__oom_words_fit(out, v);
 }
 
 static void do_first(tn_text *out, const tn__oom_verdict *v, const tn__oom_action *action) {
   switch ((enum tn__oom_action_id)action->id) {
-    case TN__OOM_ACTION_LIMIT: do_limit(out, v); break;
-    case TN__OOM_ACTION_OTHERS: do_others(out, v); break;
-    case TN__OOM_ACTION_REBUILD: do_tensors(out, v); break;
-    case TN__OOM_ACTION_SPLIT: tn__text_add(out, "make this one allocation smaller; no setting makes it fit."); break;
-    case TN__OOM_ACTION_EXPANDABLE: do_expandable(out, v, action); break;
+    case TN__OOM_ACTION_LIMIT:
+      do_limit(out, v);
+      break;
+    case TN__OOM_ACTION_OTHERS:
+      do_others(out, v);
+      break;
+    case TN__OOM_ACTION_REBUILD:
+      do_tensors(out, v);
+      break;
+    case TN__OOM_ACTION_SPLIT:
+      tn__text_add(out, "make this one allocation smaller; no setting makes it fit.");
+      break;
+    case TN__OOM_ACTION_EXPANDABLE:
+      do_expandable(out, v, action);
+      break;
     default:
       tn__oom_words_command(out, v, action);
       break;
@@ -349,73 +360,20 @@ void tn__oom_words_do(tn_text *out, const tn__oom_verdict *v) {
   }
   switch (v->cause) {
     case TN_OOM_CAUSE_REFUSED:
+      if (v->oom->flags & TN_OOM_UNTOLD) {
+        tn__text_add(out, "raise what Windows or WSL allows: a larger page file, or memory= in .wslconfig.");
+        break;
+      }
       tn__text_add(out, v->account.room_is_bound || strcmp(v->oom->backend, "xpu") == 0
                             ? "ask for less at once: a device may bound one allocation, and others hold the rest."
                             : "run it again alone on the device: the memory was taken, or given back, at that moment.");
       break;
     default:
-      if (v->oom->form == TN_OOM_FORM_BARE) tn__text_add(out, "find the whole message; it has the numbers that tell.");
-      else if (v->oom->form == TN_OOM_FORM_ASSERT) tn__text_add(out, "need less than the slice has: tonnage fit RECIPE --budget SIZE");
-      else tn__text_add(out, "see who is on the device when it fails; then: tonnage fit RECIPE --budget SIZE");
-  }
-}
-
-/* ---- what a backend's own words are -------------------------------------------------------------------------------------- */
-
-const char *tn__oom_words_exactness(int id) {
-  static const char *const words[] = {"identical", "same maths, other order", "numerics change"};
-  return words[tn__oom_action_exactness(id)];
-}
-
-void tn__oom_words_command(tn_text *out, const tn__oom_verdict *v, const tn__oom_action *action) {
-  const tn_oom *oom = v->oom;
-  switch ((enum tn__oom_action_id)action->id) {
-    case TN__OOM_ACTION_LIMIT:
-      tn__text_add(out, oom->form == TN_OOM_FORM_MPS ? "PYTORCH_MPS_HIGH_WATERMARK_RATIO, set before torch is imported; the system needs memory too"
-                                                     : "torch.cuda.set_per_process_memory_fraction(1.0)");
-      break;
-    case TN__OOM_ACTION_STRAYS:
-      tn__text_printf(out, "torch.%s.set_device(local_rank) before anything else touches the device, in every rank", module_name(oom));
-      break;
-    case TN__OOM_ACTION_OTHERS:
-      if (strcmp(oom->backend, "cuda") == 0) tn__text_add(out, "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv");
-      break;
-    case TN__OOM_ACTION_UNSEEN:
-      tn__text_add(out, strcmp(oom->backend, "cuda") == 0 ? "nvidia-smi, and fuser -v /dev/nvidia* for those it does not list: who else is on the device?"
-                                                          : "see the device's own tool: who else is on it?");
-      break;
-    case TN__OOM_ACTION_EXPANDABLE:
-      tn__text_printf(out, "%s=expandable_segments:True", conf_name(oom));
-      if (tn__oom_is_old(oom) && strcmp(oom->backend, "npu") != 0) tn__text_add(out, " (torch >= 2.1)");
-      break;
-    case TN__OOM_ACTION_EMPTY_CACHE: tn__text_printf(out, "torch.%s.empty_cache() before the capture", module_name(oom)); break;
-    case TN__OOM_ACTION_POOLS: tn__text_add(out, "release graphs that are no longer replayed (graph.reset()), or capture with one shared pool"); break;
-    case TN__OOM_ACTION_OUTSIDE: tn__text_add(out, oom->form == TN_OOM_FORM_MPS ? "close what else draws on the GPU, and free what this program keeps there outside PyTorch"
-                                                     : "fewer communicators, smaller NCCL_BUFFSIZE; no second framework that reserves memory (JAX)"); break;
-    case TN__OOM_ACTION_HEADROOM:
-      tn__text_printf(out, "torch.%s.set_per_process_memory_fraction(0.9), or use the library once before the model", module_name(oom));
-      break;
-    case TN__OOM_ACTION_NO_GRAD: tn__text_add(out, "with torch.no_grad(): ...; move predictions to the host batch by batch"); break;
-    case TN__OOM_ACTION_FOREACH: tn__text_add(out, "AdamW(..., foreach=False): no temporary copies of all parameters"); break;
-    case TN__OOM_ACTION_MAP_LOCATION: tn__text_add(out, "torch.load(..., map_location=\"cpu\"), and the optimizer's state after the first step"); break;
-    case TN__OOM_ACTION_HOST_STATE: tn__text_add(out, "gather the state dict on the host (cpu_offload=True), or save it sharded"); break;
-    case TN__OOM_ACTION_HOST_SHARE:
-      tn__text_add(out, oom->moments >> TN_OOM_MOMENT_PINNING & 1 || oom->form == TN_OOM_FORM_PINNED
-                            ? "DataLoader(pin_memory=False) or fewer workers; under WSL raise memory= in .wslconfig"
-                            : "fewer data-loading workers, less prefetch, or a larger memory limit of the job or container");
-      break;
-    case TN__OOM_ACTION_SHARED: tn__text_add(out, "a larger /dev/shm (docker run --shm-size=8g, or --ipc=host), or num_workers=0"); break;
-    case TN__OOM_ACTION_DEFECT:
-      tn__text_add(out, oom->form == TN_OOM_FORM_SIZE ? "look at the shape of the tensor that is made there, and for an earlier error of another rank"
-                        : strstr(oom->name, "expandable") ? "expandable_segments without max_split_size_mb or garbage_collection_threshold, or newer torch"
-                                                          : "look for the first error before it, and try a newer torch");
-      break;
-    case TN__OOM_ACTION_SPLIT:
-      tn__text_add(out, oom->moments >> TN_OOM_MOMENT_LOSS & 1 ? "compute the loss in chunks of the tokens (logits are batch x sequence x vocabulary)"
-                        : oom->moments >> TN_OOM_MOMENT_ATTENTION & 1 ? "torch.nn.functional.scaled_dot_product_attention, which keeps no sequence x sequence matrix"
-                                                                      : "in chunks, if it is logits of a large vocabulary, an attention matrix or a whole data set");
-      break;
-    case TN__OOM_ACTION_REBUILD: fit_command(out, v); break;
-    default: break;
+      if (v->oom->form == TN_OOM_FORM_BARE)
+        tn__text_add(out, "find the whole message; it has the numbers that tell.");
+      else if (v->oom->form == TN_OOM_FORM_ASSERT)
+        tn__text_add(out, "need less than the slice has: tonnage fit RECIPE --budget SIZE");
+      else
+        tn__text_add(out, "see who is on the device when it fails; then: tonnage fit RECIPE --budget SIZE");
   }
 }

@@ -12,8 +12,8 @@ static void check_accepted(const tn_conf *conf) {
   tn_caching *caching = NULL;
   tn_caching_config config = {.conf = *conf};
   if (tn_conf_format(conf, &text)) abort();
-  for (uint32_t dialect = 0; dialect < 2; dialect++)
-    if (tn__conf_parse(text, dialect, &again, NULL) || !tn__conf_equal(conf, &again)) abort();
+  for (uint32_t version = 0; version <= TN__VERSION_NEWEST; version += TN__VERSION_NEWEST)
+    if (tn__conf_parse(text, version, &again, NULL) || !tn__conf_equal(conf, &again)) abort();
   if (tn_caching_new(&config, &caching)) abort();
   tn_caching_free(caching);
   tn_text_free(text);

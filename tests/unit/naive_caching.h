@@ -19,6 +19,7 @@ typedef struct piece {
   uint64_t since; /* free: searches of its pool; pending: allocations */
   uint64_t order; /* pending: when it was freed */
   uint32_t stream, pool;
+  uint64_t turn; /* of its pool, to give memory back */
   int small, state, expandable, shared;
 } piece;
 
@@ -35,7 +36,8 @@ typedef struct naive {
   uint64_t total_bytes, limit_bytes, device_bytes; /* UINT64_MAX: none */
   uint32_t event_delay;
   uint64_t searches[POOLS][2];
-  int freeable[POOLS];
+  uint64_t freeable[POOLS]; /* when it was released; 0 = it is in use */
+  uint64_t releases;
   uint64_t reserved, allocated, active, requested, retries, ooms, allocs, frees;
   uint64_t oversize, oversize_segments;
   uint32_t segments_made;
@@ -272,10 +274,11 @@ static inline void naive_unmap(naive *n, piece p) {
   if (n->pieces[at].state == UNMAPPED && n->pieces[at].bytes == p.segment_bytes) naive_remove(n, at);
 }
 
-/* Own pool first and large first; of others by number and small first; whole segments before pages; then as the search goes. */
+/* Own pool first and large first; of others as they were released and small first; whole segments before pages; then as the search
+ * goes. */
 static inline int by_turn(const void *a, const void *b) {
   const piece *x = a, *y = b;
-  if (x->pool != y->pool) return x->pool < y->pool ? -1 : 1;
+  if (x->pool != y->pool) return x->turn < y->turn ? -1 : 1;
   if (x->small != y->small) return x->pool ? y->small - x->small : x->small - y->small;
   if (x->expandable != y->expandable) return x->expandable - y->expandable;
   if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
@@ -305,8 +308,10 @@ static inline void naive_release(naive *n) {
   size_t count = 0;
   assert_non_null(list);
   while ((p = oldest_pending(n))) naive_complete(n, p->addr);
-  for (size_t i = 0; i < n->count; i++)
-    if (n->pieces[i].state == FREE && (n->pieces[i].pool == 0 || n->freeable[n->pieces[i].pool])) list[count++] = n->pieces[i];
+  for (size_t i = 0; i < n->count; i++) {
+    n->pieces[i].turn = n->freeable[n->pieces[i].pool];
+    if (n->pieces[i].state == FREE && (n->pieces[i].pool == 0 || n->pieces[i].turn)) list[count++] = n->pieces[i];
+  }
   qsort(list, count, sizeof *list, by_turn);
   for (size_t i = 0; i < count; i++) {
     if (is_whole(&list[i])) naive_free_segment(n, list[i].addr);

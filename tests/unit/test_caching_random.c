@@ -118,7 +118,7 @@ static void step_dealloc(pair *p, live *l, uint64_t *random) {
 
 static void step_empty_cache(pair *p, const world *w, uint64_t *random) {
   uint32_t pool = 1 + (uint32_t)(tn_test_random(random) % (POOLS - 1));
-  if (w->pools && tn_caching_release_pool(p->caching, pool) == TN_OK) p->naive->freeable[pool] = 1;
+  if (w->pools && tn_caching_release_pool(p->caching, pool) == TN_OK) p->naive->freeable[pool] = ++p->naive->releases;
   naive_release(p->naive);
   assert_int_equal(tn_caching_empty_cache(p->caching), TN_OK);
 }

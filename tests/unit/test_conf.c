@@ -33,6 +33,7 @@ static void test_plain(void **state) {
   assert_int_equal(conf.throw_on_cudamalloc_oom, 1);
   assert_int_equal(parsed("backend:cudaMallocAsync").malloc_async, 1);
   assert_int_equal(parsed("backend:native,expandable_segments:True,expandable_segments:False").expandable_segments, 0);
+  assert_int_equal(parsed("max_split_size_mb:-1").max_split_bytes, 0); /* a number so large that it is no bound */
   assert_int_equal(parsed("max_split_size_mb:128MB").max_split_bytes, 128 * MIB); /* std::stoull() stops at the letters */
 }
 
@@ -64,13 +65,17 @@ static void test_roundup_list(void **state) {
   const char *text = "roundup_power2_divisions:[64:8,256:4,>:2]";
   tn_conf conf = parsed(text);
   divisions_are(&conf, newer);
-  assert_int_equal(tn__conf_parse(text, TN__DIALECT_LIST_FROM_LAST, &conf, NULL), TN_OK);
+  assert_int_equal(tn__conf_parse(text, TN__SINCE_LIST_AFTER_LAST - 1, &conf, NULL), TN_OK);
   divisions_are(&conf, older);
   static const uint32_t all[] = {4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4};
   conf = parsed("roundup_power2_divisions:4");
   divisions_are(&conf, all);
-  conf = parsed("roundup_power2_divisions:[>:4]");
-  divisions_are(&conf, all);
+  static const uint32_t but_first[] = {0, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4};
+  conf = parsed("roundup_power2_divisions:[>:4,]"); /* as if after the first */
+  divisions_are(&conf, but_first);
+  static const uint32_t both[] = {8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4};
+  conf = parsed("roundup_power2_divisions:[>:4,8:8]");
+  divisions_are(&conf, both);
   conf = parsed("roundup_power2_divisions:[]");
   assert_int_equal(conf.roundup_divisions[0], 0);
   conf = parsed("roundup_power2_divisions:[1048576:4]"); /* above the last interval: the last */
@@ -79,11 +84,13 @@ static void test_roundup_list(void **state) {
 
 static void test_refused(void **state) {
   (void)state;
-  refused("expandable_segment:True", "unknown allocator setting \"expandable_segment\"");
+  refused("expandable_segment:True", "unknown allocator setting \"expandable_segment\"; did you mean expandable_segments?");
+  refused("foo:1", "unknown allocator setting \"foo\"");
   refused("max_split_size_mb=64", "allocator setting \"max_split_size_mb=64\": key and value are joined by \":\"");
   refused("max_split_size_mb:64 expandable_segments:True", "allocator setting max_split_size_mb: expected \",\", not \":\"");
   refused("max_split_size_mb:big", "allocator setting max_split_size_mb: \"big\" is not a whole number");
-  refused("max_split_size_mb:-1", "allocator setting max_split_size_mb: \"-1\" is not a whole number");
+  refused("max_split_size_mb:-", "allocator setting max_split_size_mb: \"-\" is not a whole number");
+  refused("pinned_num_register_threads:3", "allocator setting pinned_num_register_threads: 3 is not a power of 2");
   refused("max_split_size_mb:", "allocator setting max_split_size_mb has no value");
   refused("max_split_size_mb", "allocator setting max_split_size_mb ends where \":\" should come");
   refused("max_split_size_mb:19", "allocator setting max_split_size_mb: 19 is too small, it must be at least 20");
@@ -114,7 +121,7 @@ static void written_as(const char *text, const char *want) {
   assert_string_equal(got, want);
   again = parsed(got);
   assert_true(tn__conf_equal(&conf, &again));
-  assert_int_equal(tn__conf_parse(got, TN__DIALECT_LIST_FROM_LAST, &again, NULL), TN_OK);
+  assert_int_equal(tn__conf_parse(got, TN__SINCE_LIST_AFTER_LAST - 1, &again, NULL), TN_OK);
   assert_true(tn__conf_equal(&conf, &again)); /* whatever the version */
   tn_text_free(got);
 }

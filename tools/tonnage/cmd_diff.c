@@ -36,20 +36,10 @@ static int profile_open(side *s, const char *path, tn_error *err) {
   return cmd_profile_load(device, &s->profile, err);
 }
 
-static int device_read(const tn_cmd *cmd, uint32_t *out, tn_error *err) {
-  const char *text = cmd->options.value[TN_OPTION_DEVICE];
-  *out = TN_NONE;
-  if (!text || cmd->options.given[TN_OPTION_DEVICE] != 1) return TN_OK; /* TONNAGE_DEVICE is a card */
-  if (!*text || text[strspn(text, "0123456789")] || strlen(text) > 9)
-    return tn__error_set(err, TN_EINVAL, "--device %.40s: diff takes the number of a device", text);
-  *out = (uint32_t)strtoul(text, NULL, 10);
-  return TN_OK;
-}
-
 static int diff_make(const tn_cmd *cmd, side *sides, char **out, tn_error *err) {
   const char *const *paths = cmd->options.args;
   tn_diff_options options = {.width = cmd_columns()};
-  TN_TRY(device_read(cmd, &options.device, err));
+  TN_TRY(cmd_ordinal(cmd, &options.device, err));
   tn_diff_side given[2];
   for (int i = 0; i < 2; i++) {
     TN_TRY(trace_open(paths[i], &sides[i].trace, err));

@@ -78,6 +78,8 @@ static int explain_file(const tn_cmd *cmd, const char *path) {
     status = cmd_fail(rc, "%s", err.msg);
   else if (cmd_head_is_snapshot(&head))
     status = cmd_explain_snapshot(cmd, file, path, &head);
+  else if (cmd->options.given[TN_OPTION_HTML])
+    status = cmd_fail(TN_EINVAL, "%.150s: not a memory snapshot; --html needs one", path);
   else
     status = explain_log(cmd, file, path, &head);
   file_close(file);
@@ -87,6 +89,7 @@ static int explain_file(const tn_cmd *cmd, const char *path) {
 int cmd_explain(const tn_cmd *cmd) {
   const char *message = cmd->options.value[TN_OPTION_MESSAGE];
   if (message && cmd->options.args_count) return cmd_fail(TN_EINVAL, "explain takes a FILE or --message, not both");
+  if (message && cmd->options.given[TN_OPTION_HTML]) return cmd_fail(TN_EINVAL, "--html needs a memory snapshot");
   if (message) return explain_message(cmd, message);
   if (!cmd->options.args_count) return cmd_fail(TN_EINVAL, "explain needs a FILE, or --message TEXT");
   return explain_file(cmd, cmd->options.args[0]);

@@ -74,14 +74,15 @@ static int report_print(const tn_cmd *cmd, const tn_explain *explain, const char
   return cmd_print(&text);
 }
 
-/* The report first: whoever's gate fails wants to see why. */
+/* The reports first: whoever's gate fails wants to see why. */
 static int explain_print(const tn_cmd *cmd, const tn_trace *trace, const tn_explain_options *options, const tn_explain_limits *limits,
                          const char *title) {
   tn_explain *explain = NULL;
   tn_error err = {0};
   int rc = tn_explain_new(trace, options, &explain, &err);
   if (rc) return cmd_fail(rc, "%.150s: %s", title, err.msg);
-  int status = report_print(cmd, explain, title);
+  int status = cmd_explain_html(cmd, trace, options->total_bytes);
+  if (!status) status = report_print(cmd, explain, title);
   if (!status && (rc = tn_explain_check(explain, limits, &err))) status = cmd_fail(rc, "%s", err.msg);
   tn_explain_free(explain);
   return status;
