@@ -15,12 +15,11 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "caching/caching.h"
 #include "explain/ranks.h"
-#include "explain/rounding.h"
 
 #define BEFORE (1u << 31) /* in span_of while matching: a number among those from before the history */
 #define BYTES_SUM_MAX ((uint64_t)1 << 60) /* tn_trace_check() keeps what segments hold below 2^62 */
-#define SMALL_MAX ((uint64_t)1 << 20)     /* rounded requests up to this come from the small pool, which keeps no remainders */
 
 /* An entry that matters for sizes: of a large block, or of a segment (place TN_NONE). */
 typedef struct large {
@@ -32,7 +31,6 @@ typedef struct builder {
   tn__chronicle *history;
   const tn_segment *segments; /* of the device, at the end */
   const tn_segment_block *blocks;
-  tn__rounding rounding;
   tn_map places;      /* address -> place */
   tn_vec addrs;       /* tn_addr by place */
   tn_vec live;        /* uint32_t by place: the span there; TN_NONE */
@@ -83,7 +81,7 @@ static tn__span *span_at(builder *b, uint32_t span) {
   return span & BEFORE ? tn__vec_at(&b->before, span & ~BEFORE) : tn__vec_at(&b->history->spans, span);
 }
 
-static int is_large(const builder *b, const tn__span *span) { return tn__rounded(&b->rounding, span->requested_bytes) > SMALL_MAX; }
+static int is_large(const builder *b, const tn__span *span) { return tn__round(&b->history->conf, span->requested_bytes) > TN__SMALL_BYTES_MAX; }
 
 static tn__span span_new(const tn_entry *entry, uint32_t alloc) {
   return (tn__span){.addr = entry->addr,
@@ -274,11 +272,11 @@ static int addr_compare(const void *a, const void *b) {
 static void sizes_round(builder *b) {
   for (size_t i = 0; i < b->history->spans.count; i++) {
     tn__span *span = &TN__SPANS(b->history)[i];
-    if (!(span->flags & TN__SPAN_HAS_END) && span->requested_bytes) span->bytes = tn__rounded(&b->rounding, span->requested_bytes);
+    if (!(span->flags & TN__SPAN_HAS_END) && span->requested_bytes) span->bytes = tn__round(&b->history->conf, span->requested_bytes);
   }
 }
 
-static int is_ranked(const builder *b, const tn__span *span) { return span->bytes > SMALL_MAX || is_large(b, span); }
+static int is_ranked(const builder *b, const tn__span *span) { return span->bytes > TN__SMALL_BYTES_MAX || is_large(b, span); }
 
 /* Each place once: rank_of marks those that are there. */
 static int rank_place(builder *b, uint32_t place) {
@@ -371,6 +369,12 @@ static uint64_t room_at(const builder *b, uint32_t rank, uint32_t segment) {
   return next == TN_NONE ? room : min_u64(room, addr_of(b, next) - addr_of(b, rank));
 }
 
+/* What is too little to be split off; blocks above max_split_size are never split. */
+static int keeps_rest(const builder *b, uint64_t bytes, uint64_t rest_bytes) {
+  uint64_t max_split_bytes = b->history->conf.max_split_bytes;
+  return rest_bytes <= TN__SMALL_BYTES_MAX || (max_split_bytes && bytes >= max_split_bytes);
+}
+
 static void size_find(builder *b, uint32_t rank) {
   tn__span *span = &TN__SPANS(b->history)[b->held[rank]];
   uint32_t segment = segment_of(b, rank);
@@ -380,7 +384,7 @@ static void size_find(builder *b, uint32_t rank) {
     span->bytes = room;
     span->flags |= TN__SPAN_ODD;
     b->history->odd_count++;
-  } else if (!b->is_exact[segment] && tn__rounding_keeps_rest(&b->rounding, span->bytes, room - span->bytes)) {
+  } else if (!b->is_exact[segment] && keeps_rest(b, span->bytes, room - span->bytes)) {
     span->bytes = room;
   }
 }
@@ -392,7 +396,7 @@ static void neighbour_fix(builder *b, uint32_t rank) {
   tn__span *span = &TN__SPANS(b->history)[b->held[left]];
   uint64_t room = addr_of(b, rank) - addr_of(b, left);
   if (span->flags & TN__SPAN_HAS_END || span->bytes >= room) return;
-  if (tn__rounding_keeps_rest(&b->rounding, span->bytes, room - span->bytes)) span->bytes = room;
+  if (keeps_rest(b, span->bytes, room - span->bytes)) span->bytes = room;
 }
 
 static void undo_done(builder *b, const large *at) {
@@ -415,7 +419,7 @@ static void undo(builder *b, const large *at) {
   switch (entry->action) {
     case TN_ACTION_FREE_COMPLETED: undo_done(b, at); break;
     case TN_ACTION_ALLOC: undo_alloc(b, at); break;
-    case TN_ACTION_SEGMENT_FREE: segment_put(b, rank_at(b, entry->addr), entry->bytes, entry->bytes <= 2 * SMALL_MAX); break;
+    case TN_ACTION_SEGMENT_FREE: segment_put(b, rank_at(b, entry->addr), entry->bytes, entry->bytes <= 2 * TN__SMALL_BYTES_MAX); break;
     default: tn__ranks_remove(&b->segment_set, rank_at(b, entry->addr)); break;
   }
 }
@@ -498,7 +502,7 @@ static void levels_find(builder *b) {
 
 static int builder_open(builder *b, tn__chronicle *history) {
   size_t count = history->entry_count;
-  *b = (builder){.history = history, .rounding = tn__rounding_of(history->trace)};
+  *b = (builder){.history = history};
   const tn_segment *segments = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
   b->segments = segments ? segments + history->device->segments_at : NULL;
   b->blocks = tn_trace_table(history->trace, TN_TABLE_SEGMENT_BLOCK, NULL);
@@ -549,6 +553,7 @@ int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t dev
   history->device = &device[device_record];
   history->entries = entries ? entries + history->device->entries_at : NULL;
   history->entry_count = history->device->entries_count;
+  (void)tn_conf_recorded(trace, &history->conf, NULL); /* a setting that nobody knows: PyTorch's own */
   history->bytes_max = BYTES_SUM_MAX / ((uint64_t)history->entry_count + 1);
   builder b;
   int rc = builder_open(&b, history);

@@ -49,6 +49,7 @@ typedef struct tn__chronicle {
   const tn_device *device;
   const tn_entry *entries; /* of the device */
   uint32_t entry_count;
+  tn_conf conf;            /* the settings that it was recorded under; PyTorch's own where the file does not say */
   uint64_t bytes_max;      /* entries that speak of more are not believed, so that no sum overflows */
   uint32_t odd_count;      /* contradictions among entries, or between them and the final segments */
   tn_vec spans;            /* tn__span; those from before the history first, then in the order of allocation */
