@@ -11,14 +11,9 @@ static const tn__layout_segment *segment_at(const tn__layout *layout, uint32_t s
   return &TN_VEC(&layout->segments, tn__layout_segment)[segment];
 }
 
-static uint64_t large_page(const tn__layout *layout) {
-  uint64_t bytes = layout->history->conf.large_segment_bytes;
-  return bytes ? bytes : TN__LARGE_SEGMENT_BYTES;
-}
-
 /* Bytes of the hole that are whole pages of an expandable segment: those can be unmapped. */
 static uint64_t whole_pages(const tn__layout *layout, const tn__layout_segment *segment, const tn__hole *hole) {
-  uint64_t page = segment->flags & TN_SEGMENT_SMALL ? TN__SMALL_SEGMENT_BYTES : large_page(layout);
+  uint64_t page = segment->flags & TN_SEGMENT_SMALL ? TN__SMALL_SEGMENT_BYTES : tn__chronicle_large_page(layout->history);
   uint64_t begin = tn__round_up(hole->addr - segment->addr, page), end = (hole->addr - segment->addr + hole->bytes) / page * page;
   return end > begin ? end - begin : 0;
 }

@@ -66,6 +66,9 @@ void tn__chronicle_deinit(tn__chronicle *history);
 /* 1: the entry speaks of more than any memory, and is passed over. */
 static inline int tn__chronicle_ignores(const tn__chronicle *history, const tn_entry *entry) { return entry->bytes > history->bytes_max; }
 
+/* Of expandable segments in the large pool; those of the small one are 2 MiB. */
+uint64_t tn__chronicle_large_page(const tn__chronicle *history);
+
 /* ---- walking through time ------------------------------------------------------------------------------------------------ */
 
 /* tn__walk walk = tn__walk_begin(history);  do { use(walk.moment, walk.level); } while (tn__walk_next(&walk)); */

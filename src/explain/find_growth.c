@@ -257,7 +257,7 @@ static burst burst_find(const tn__analysis *a) {
 }
 
 static int eval_find(tn__analysis *a) {
-  if (!a->phases.has_stacks || !a->phases.has_backward) return TN_OK; /* inference only: nothing to compare with */
+  if (!a->phases.has_stacks) return TN_OK;
   burst b = burst_find(a);
   if (!b.blocks || !tn__is_much(b.bytes, a->peak.level.allocated_bytes, 5)) return TN_OK;
   const tn__span *largest = tn__analysis_span(a, b.largest);

@@ -77,12 +77,6 @@ static int borders_add(tn_vec *borders, const tn__layout_segment *range, int32_t
   return tn__vec_push(borders, &end);
 }
 
-/* Of expandable segments of the large pool; small ones have pages of 2 MiB. */
-static uint64_t large_page(const tn__chronicle *history) {
-  uint64_t bytes = history->conf.large_segment_bytes;
-  return bytes ? bytes : TN__LARGE_SEGMENT_BYTES;
-}
-
 static int borders_gather(tn__layout *layout, tn_vec *borders) {
   const tn__chronicle *history = layout->history;
   const tn_segment *segments = final_segments(history);
@@ -97,7 +91,7 @@ static int borders_gather(tn__layout *layout, tn_vec *borders) {
     if (entry->action != TN_ACTION_SEGMENT_MAP && entry->action != TN_ACTION_SEGMENT_UNMAP) continue;
     if (tn__chronicle_ignores(history, entry)) continue;
     tn__layout_segment range = segment_of_entry(entry);
-    range.flags = TN_SEGMENT_EXPANDABLE | (entry->bytes % large_page(history) ? TN_SEGMENT_SMALL : 0);
+    range.flags = TN_SEGMENT_EXPANDABLE | (entry->bytes % tn__chronicle_large_page(history) ? TN_SEGMENT_SMALL : 0);
     TN_TRY(borders_add(borders, &range, entry->action == TN_ACTION_SEGMENT_UNMAP ? 1 : -1));
   }
   if (borders->count) qsort(borders->data, borders->count, sizeof(border), border_compare);
