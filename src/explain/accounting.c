@@ -5,20 +5,16 @@
 
 #include "base/error.h"
 #include "base/map.h"
-
-#define LARGE_PAGE ((uint64_t)20 << 20) /* of expandable segments */
-#define SMALL_PAGE ((uint64_t)2 << 20)
+#include "caching/caching.h"
 
 static const tn__layout_segment *segment_at(const tn__layout *layout, uint32_t segment) {
   return &TN_VEC(&layout->segments, tn__layout_segment)[segment];
 }
 
-static uint64_t up_to_multiple(uint64_t bytes, uint64_t step) { return (bytes + step - 1) / step * step; }
-
 /* Bytes of the hole that are whole pages of an expandable segment: those can be unmapped. */
-static uint64_t whole_pages(const tn__layout_segment *segment, const tn__hole *hole) {
-  uint64_t page = segment->flags & TN_SEGMENT_SMALL ? SMALL_PAGE : LARGE_PAGE;
-  uint64_t begin = up_to_multiple(hole->addr - segment->addr, page), end = (hole->addr - segment->addr + hole->bytes) / page * page;
+static uint64_t whole_pages(const tn__layout *layout, const tn__layout_segment *segment, const tn__hole *hole) {
+  uint64_t page = segment->flags & TN_SEGMENT_SMALL ? TN__SMALL_SEGMENT_BYTES : tn__chronicle_large_page(layout->history);
+  uint64_t begin = tn__round_up(hole->addr - segment->addr, page), end = (hole->addr - segment->addr + hole->bytes) / page * page;
   return end > begin ? end - begin : 0;
 }
 
@@ -28,7 +24,7 @@ enum tn__part tn__hole_part(const tn__layout *layout, const tn__hole *hole, uint
   if (segment->flags & TN_SEGMENT_UNTILED) return TN__PART_UNKNOWN;
   if (segment->pool != 0) return TN__PART_PRIVATE_POOLS;
   if (segment->live_bytes == 0) return TN__PART_IDLE;
-  if (segment->flags & TN_SEGMENT_EXPANDABLE) *out_idle = whole_pages(segment, hole);
+  if (segment->flags & TN_SEGMENT_EXPANDABLE) *out_idle = whole_pages(layout, segment, hole);
   return segment->stream == stream ? TN__PART_HOLES : TN__PART_OTHER_STREAMS;
 }
 

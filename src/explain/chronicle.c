@@ -3,48 +3,18 @@
  * Forward, entries are matched: an allocation, the request to free it, the moment when its memory may be used again.  What is freed
  * without having been allocated, and what is held at the end without having been allocated, was there before.
  *
- * Backward, sizes are found.  An entry says what was requested; the allocator rounds that up, and in the large pool it also keeps a
- * remainder of up to 1 MiB, because it splits off only more than that.  No free piece of the large pool is that small, therefore:
- * where less than that lies between a block and the next one, or the segment's end, it belongs to the block.  One case leaves no sign: a
- * block from before the history whose right neighbour was freed before it began, too; its remainder counts as free. */
+ * Sizes are found backward, by sizes.c. */
 #include "explain/chronicle.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/map.h"
 #include "base/mem.h"
-#include "explain/ranks.h"
-#include "explain/rounding.h"
+#include "explain/builder.h"
 
 #define BEFORE (1u << 31) /* in span_of while matching: a number among those from before the history */
 #define BYTES_SUM_MAX ((uint64_t)1 << 60) /* tn_trace_check() keeps what segments hold below 2^62 */
-#define SMALL_MAX ((uint64_t)1 << 20)     /* rounded requests up to this come from the small pool, which keeps no remainders */
-
-/* Places are the addresses of blocks, numbered as they appear.  Ranks are those of large blocks and of segments, by address. */
-typedef struct builder {
-  tn__chronicle *history;
-  const tn_segment *segments; /* of the device, at the end */
-  const tn_segment_block *blocks;
-  tn__rounding rounding;
-  tn_vec addrs;       /* tn_addr by place */
-  tn_map places;      /* address -> place */
-  uint32_t *place_of; /* by entry; TN_NONE: it names no block */
-  uint32_t *live;     /* by place: the span there; TN_NONE */
-  tn_vec before;      /* tn__span, from before the history */
-  uint32_t alloc_count;
-  tn_vec large;       /* uint32_t: entries that matter for sizes: of large blocks, and of segments */
-  /* While going back: */
-  tn_vec rank_addrs;  /* tn_addr by rank */
-  uint32_t *rank_of;  /* by place; TN_NONE: of no large block */
-  uint32_t *held;     /* by rank: the large span there; TN_NONE */
-  tn__ranks held_set, segment_set;
-  uint64_t *segment_bytes; /* by rank, of those in segment_set */
-  uint8_t *is_exact;       /* by rank: blocks there keep no remainder (small pool) */
-} builder;
-
-/* ---- places -------------------------------------------------------------------------------------------------------------- */
 
 static int names_block(const tn_entry *entry) {
   return entry->action == TN_ACTION_ALLOC || entry->action == TN_ACTION_FREE_REQUESTED || entry->action == TN_ACTION_FREE_COMPLETED;
@@ -56,54 +26,29 @@ static int names_segment(const tn_entry *entry) {
 
 static int is_active(const tn_segment_block *block) { return block->state != TN_BLOCK_INACTIVE; }
 
-static int place_add(builder *b, tn_addr addr, uint32_t *out) {
+static int place_of(tn__builder *b, tn_addr addr, uint32_t *out) {
+  static const uint32_t none = TN_NONE;
   uint32_t place = tn__map_get(&b->places, addr);
   if (place == TN_NONE) {
     place = (uint32_t)b->addrs.count;
     TN_TRY(tn__map_set(&b->places, addr, place));
     TN_TRY(tn__vec_push(&b->addrs, &addr));
+    TN_TRY(tn__vec_push(&b->live, &none));
   }
   *out = place;
   return TN_OK;
 }
 
-static int place_entry(builder *b, uint32_t at) {
-  const tn_entry *entry = &b->history->entries[at];
-  b->place_of[at] = TN_NONE;
-  if (!names_block(entry)) return tn__vec_push(&b->history->others, &at);
-  if (tn__chronicle_ignores(b->history, entry)) {
-    b->history->odd_count++;
-    return TN_OK;
-  }
-  b->alloc_count += entry->action == TN_ACTION_ALLOC;
-  if (at && b->place_of[at - 1] != TN_NONE && entry[-1].addr == entry->addr) { /* a free completes where it was asked for */
-    b->place_of[at] = b->place_of[at - 1];
-    return TN_OK;
-  }
-  return place_add(b, entry->addr, &b->place_of[at]);
-}
-
-static int places_gather(builder *b) {
-  uint32_t place;
-  for (uint32_t i = 0; i < b->history->entry_count; i++) TN_TRY(place_entry(b, i));
-  for (uint32_t i = 0; i < b->history->device->segments_count; i++) {
-    const tn_segment *segment = &b->segments[i];
-    for (uint32_t k = 0; k < segment->blocks_count; k++)
-      if (is_active(&b->blocks[segment->blocks_at + k])) TN_TRY(place_add(b, b->blocks[segment->blocks_at + k].addr, &place));
-  }
-  b->live = tn__mem_alloc((b->addrs.count + 1) * sizeof *b->live);
-  if (!b->live) return TN_ENOMEM;
-  for (size_t i = 0; i < b->addrs.count; i++) b->live[i] = TN_NONE;
-  return TN_OK;
+static int large_add(tn__builder *b, uint32_t at, uint32_t place) {
+  tn__large added = {at, place};
+  return tn__vec_push(&b->large, &added);
 }
 
 /* ---- forward: matching --------------------------------------------------------------------------------------------------- */
 
-static tn__span *span_at(builder *b, uint32_t span) {
+static tn__span *span_at(tn__builder *b, uint32_t span) {
   return span & BEFORE ? tn__vec_at(&b->before, span & ~BEFORE) : tn__vec_at(&b->history->spans, span);
 }
-
-static int is_large(const builder *b, const tn__span *span) { return tn__rounded(&b->rounding, span->requested_bytes) > SMALL_MAX; }
 
 static tn__span span_new(const tn_entry *entry, uint32_t alloc) {
   return (tn__span){.addr = entry->addr,
@@ -121,7 +66,7 @@ static tn__span span_new(const tn_entry *entry, uint32_t alloc) {
 }
 
 /* Its end is not recorded; it is taken to be here, and since no entry says so, the block counts nothing. */
-static void span_void(builder *b, uint32_t number, uint32_t at) {
+static void span_void(tn__builder *b, uint32_t number, uint32_t at) {
   tn__span *span = span_at(b, number);
   if (span->asked == TN_NONE) span->asked = at;
   span->done = at;
@@ -130,79 +75,95 @@ static void span_void(builder *b, uint32_t number, uint32_t at) {
   b->history->odd_count++;
 }
 
-static int match_alloc(builder *b, uint32_t at) {
-  uint32_t place = b->place_of[at], span = (uint32_t)b->history->spans.count;
-  if (b->live[place] != TN_NONE) span_void(b, b->live[place], at);
+static int match_alloc(tn__builder *b, uint32_t at, uint32_t place) {
+  uint32_t *live = tn__builder_live(b, place), span = (uint32_t)b->history->spans.count;
+  if (*live != TN_NONE) span_void(b, *live, at);
   tn__span added = span_new(&b->history->entries[at], at);
   TN_TRY(tn__vec_push(&b->history->spans, &added));
-  b->live[place] = span;
-  b->history->span_of[at] = span;
-  return is_large(b, &added) ? tn__vec_push(&b->large, &at) : TN_OK;
+  b->history->span_of[at] = *live = span;
+  return tn__builder_is_large(b, &added) ? large_add(b, at, place) : TN_OK;
 }
 
 /* The span that an entry frees, one from before the history when none is live there. */
-static int match_live(builder *b, uint32_t at, uint32_t *out) {
-  uint32_t place = b->place_of[at];
-  if (b->live[place] == TN_NONE) {
+static int match_live(tn__builder *b, uint32_t at, uint32_t place, tn__span **out) {
+  uint32_t *live = tn__builder_live(b, place);
+  if (*live == TN_NONE) {
     tn__span added = span_new(&b->history->entries[at], TN_NONE);
-    b->live[place] = (uint32_t)b->before.count | BEFORE;
+    *live = (uint32_t)b->before.count | BEFORE;
     TN_TRY(tn__vec_push(&b->before, &added));
   }
-  *out = b->history->span_of[at] = b->live[place];
+  b->history->span_of[at] = *live;
+  *out = span_at(b, *live);
   return TN_OK;
 }
 
-static int match_asked(builder *b, uint32_t at) {
-  uint32_t span;
-  TN_TRY(match_live(b, at, &span));
-  if (span_at(b, span)->asked == TN_NONE)
-    span_at(b, span)->asked = at;
+static int match_asked(tn__builder *b, uint32_t at, uint32_t place) {
+  tn__span *span;
+  TN_TRY(match_live(b, at, place, &span));
+  if (span->asked == TN_NONE)
+    span->asked = at;
   else
     b->history->odd_count++;
   return TN_OK;
 }
 
 /* Formats before 2.0 have one action "free"; else a block that completes without having been asked for was asked for before. */
-static int match_done(builder *b, uint32_t at) {
-  int was_live = b->live[b->place_of[at]] != TN_NONE;
-  uint32_t span;
-  TN_TRY(match_live(b, at, &span));
-  tn__span *found = span_at(b, span);
-  if (found->asked == TN_NONE && was_live) found->asked = at;
-  if (!was_live) found->was_pending = 1;
-  found->done = at;
-  b->live[b->place_of[at]] = TN_NONE;
-  return is_large(b, found) ? tn__vec_push(&b->large, &at) : TN_OK;
+static int match_done(tn__builder *b, uint32_t at, uint32_t place) {
+  int was_live = *tn__builder_live(b, place) != TN_NONE;
+  tn__span *span;
+  TN_TRY(match_live(b, at, place, &span));
+  if (span->asked == TN_NONE && was_live) span->asked = at;
+  if (!was_live) span->was_pending = 1;
+  span->done = at;
+  *tn__builder_live(b, place) = TN_NONE;
+  return tn__builder_is_large(b, span) ? large_add(b, at, place) : TN_OK;
 }
 
-static int match_entry(builder *b, uint32_t at) {
+static int match_other(tn__builder *b, uint32_t at) {
   const tn_entry *entry = &b->history->entries[at];
-  b->history->span_of[at] = TN_NONE;
-  if (b->place_of[at] == TN_NONE) {
-    int sizes = names_segment(entry) && !tn__chronicle_ignores(b->history, entry);
-    return sizes ? tn__vec_push(&b->large, &at) : TN_OK;
-  }
-  switch (entry->action) {
-    case TN_ACTION_ALLOC: return match_alloc(b, at);
-    case TN_ACTION_FREE_REQUESTED: return match_asked(b, at);
-    default: return match_done(b, at);
+  TN_TRY(tn__vec_push(&b->history->others, &at));
+  return names_segment(entry) && !tn__chronicle_ignores(b->history, entry) ? large_add(b, at, TN_NONE) : TN_OK;
+}
+
+static int match_entry(tn__builder *b, uint32_t at, uint32_t place) {
+  switch (b->history->entries[at].action) {
+    case TN_ACTION_ALLOC: return match_alloc(b, at, place);
+    case TN_ACTION_FREE_REQUESTED: return match_asked(b, at, place);
+    default: return match_done(b, at, place);
   }
 }
 
-static int match_entries(builder *b) {
-  for (uint32_t i = 0; i < b->history->entry_count; i++) TN_TRY(match_entry(b, i));
+static int match_entries(tn__builder *b) {
+  uint32_t place = TN_NONE; /* of the entry before: a free completes where it was asked for */
+  for (uint32_t i = 0; i < b->history->entry_count; i++) {
+    const tn_entry *entry = &b->history->entries[i];
+    b->history->span_of[i] = TN_NONE;
+    int is_same = place != TN_NONE && entry->addr == entry[-1].addr;
+    if (!names_block(entry)) {
+      TN_TRY(match_other(b, i));
+      place = TN_NONE;
+    } else if (tn__chronicle_ignores(b->history, entry)) {
+      b->history->odd_count++;
+      place = TN_NONE;
+    } else {
+      if (!is_same) TN_TRY(place_of(b, entry->addr, &place));
+      TN_TRY(match_entry(b, i, place));
+    }
+  }
   return TN_OK;
 }
 
 /* ---- the end: what the segments hold ------------------------------------------------------------------------------------- */
 
-static int end_block(builder *b, const tn_segment *segment, const tn_segment_block *block) {
-  uint32_t place = tn__map_get(&b->places, block->addr), span = b->live[place];
+static int end_block(tn__builder *b, const tn_segment *segment, const tn_segment_block *block) {
+  uint32_t place;
+  TN_TRY(place_of(b, block->addr, &place));
+  uint32_t span = *tn__builder_live(b, place);
   if (span == TN_NONE) {
     tn__span added = {.addr = block->addr, .requested_bytes = block->requested_bytes, .alloc = TN_NONE, .asked = TN_NONE, .done = TN_NONE,
                       .stack = TN_NONE, .step = TN_NONE, .category = TN_CATEGORY_UNKNOWN, .phase = TN_PHASE_OTHER,
                       .was_pending = block->state == TN_BLOCK_PENDING_FREE};
-    span = b->live[place] = (uint32_t)b->before.count | BEFORE;
+    span = *tn__builder_live(b, place) = (uint32_t)b->before.count | BEFORE;
     TN_TRY(tn__vec_push(&b->before, &added));
   }
   tn__span *found = span_at(b, span);
@@ -225,16 +186,16 @@ static int end_block(builder *b, const tn_segment *segment, const tn_segment_blo
 }
 
 /* Live by its entries, but not held at the end: one of the two is wrong, and the end is what can be seen. */
-static void end_missing(builder *b) {
-  for (size_t place = 0; place < b->addrs.count; place++) {
-    if (b->live[place] == TN_NONE) continue;
-    if (span_at(b, b->live[place])->flags & TN__SPAN_HAS_END) continue;
-    span_void(b, b->live[place], b->history->entry_count - 1);
-    b->live[place] = TN_NONE;
+static void end_missing(tn__builder *b) {
+  for (uint32_t place = 0; place < b->addrs.count; place++) {
+    uint32_t *live = tn__builder_live(b, place);
+    if (*live == TN_NONE || span_at(b, *live)->flags & TN__SPAN_HAS_END) continue;
+    span_void(b, *live, b->history->entry_count - 1);
+    *live = TN_NONE;
   }
 }
 
-static int match_end(builder *b) {
+static int match_end(tn__builder *b) {
   for (uint32_t i = 0; i < b->history->device->segments_count; i++) {
     const tn_segment *segment = &b->segments[i];
     for (uint32_t k = 0; k < segment->blocks_count; k++) {
@@ -247,7 +208,7 @@ static int match_end(builder *b) {
 }
 
 /* Those from before the history come first. */
-static int spans_join(builder *b) {
+static int spans_join(tn__builder *b) {
   tn__chronicle *history = b->history;
   uint32_t shift = (uint32_t)b->before.count;
   history->before_count = shift;
@@ -255,8 +216,8 @@ static int spans_join(builder *b) {
     uint32_t *span = &history->span_of[i];
     if (*span != TN_NONE) *span = *span & BEFORE ? *span & ~BEFORE : *span + shift;
   }
-  for (size_t place = 0; place < b->addrs.count; place++) {
-    uint32_t *span = &b->live[place];
+  for (uint32_t place = 0; place < b->addrs.count; place++) {
+    uint32_t *span = tn__builder_live(b, place);
     if (*span != TN_NONE) *span = *span & BEFORE ? *span & ~BEFORE : *span + shift;
   }
   size_t during = history->spans.count;
@@ -264,189 +225,6 @@ static int spans_join(builder *b) {
   tn__span *spans = TN__SPANS(history);
   if (shift && during) memmove(spans + shift, spans, during * sizeof *spans);
   if (shift) memcpy(spans, b->before.data, shift * sizeof *spans);
-  return TN_OK;
-}
-
-/* ---- backward: sizes ----------------------------------------------------------------------------------------------------- */
-
-static int addr_compare(const void *a, const void *b) {
-  tn_addr left = *(const tn_addr *)a, right = *(const tn_addr *)b;
-  return left < right ? -1 : left > right;
-}
-
-/* What a span takes when it keeps no remainder.  Those that contradict others count nothing and stay so. */
-static void sizes_round(builder *b) {
-  for (size_t i = 0; i < b->history->spans.count; i++) {
-    tn__span *span = &TN__SPANS(b->history)[i];
-    if (!(span->flags & TN__SPAN_HAS_END) && span->requested_bytes) span->bytes = tn__rounded(&b->rounding, span->requested_bytes);
-  }
-}
-
-static int is_ranked(const builder *b, const tn__span *span) { return span->bytes > SMALL_MAX || is_large(b, span); }
-
-/* Each place once: rank_of marks those that are there. */
-static int rank_place(builder *b, uint32_t place) {
-  if (b->rank_of[place] != TN_NONE) return TN_OK;
-  b->rank_of[place] = 0;
-  return tn__vec_push(&b->rank_addrs, tn__vec_at(&b->addrs, place));
-}
-
-static int rank_addrs_gather(builder *b) {
-  for (size_t i = 0; i < b->large.count; i++) {
-    uint32_t at = TN_VEC(&b->large, uint32_t)[i];
-    if (b->place_of[at] != TN_NONE)
-      TN_TRY(rank_place(b, b->place_of[at]));
-    else
-      TN_TRY(tn__vec_push(&b->rank_addrs, &b->history->entries[at].addr));
-  }
-  for (uint32_t i = 0; i < b->history->device->segments_count; i++)
-    if (!(b->segments[i].flags & TN_SEGMENT_EXPANDABLE)) TN_TRY(tn__vec_push(&b->rank_addrs, &b->segments[i].addr));
-  for (uint32_t place = 0; place < b->addrs.count; place++)
-    if (b->live[place] != TN_NONE && is_ranked(b, &TN__SPANS(b->history)[b->live[place]])) TN_TRY(rank_place(b, place));
-  return TN_OK;
-}
-
-static void rank_addrs_sort(builder *b) {
-  tn_addr *addrs = b->rank_addrs.data;
-  size_t count = 0;
-  if (!b->rank_addrs.count) return;
-  qsort(addrs, b->rank_addrs.count, sizeof *addrs, addr_compare);
-  for (size_t i = 0; i < b->rank_addrs.count; i++)
-    if (!count || addrs[count - 1] != addrs[i]) addrs[count++] = addrs[i];
-  b->rank_addrs.count = count;
-}
-
-/* Only of an address that has one. */
-static uint32_t rank_at(const builder *b, tn_addr addr) {
-  const tn_addr *addrs = b->rank_addrs.data;
-  size_t low = 0, high = b->rank_addrs.count;
-  while (high - low > 1) {
-    size_t middle = (low + high) / 2;
-    if (addrs[middle] <= addr)
-      low = middle;
-    else
-      high = middle;
-  }
-  return (uint32_t)low;
-}
-
-static int ranks_open(builder *b) {
-  size_t places = b->addrs.count;
-  b->rank_of = tn__mem_alloc((places + 1) * sizeof *b->rank_of);
-  if (!b->rank_of) return TN_ENOMEM;
-  for (size_t i = 0; i < places; i++) b->rank_of[i] = TN_NONE;
-  TN_TRY(rank_addrs_gather(b));
-  rank_addrs_sort(b);
-  size_t count = b->rank_addrs.count;
-  b->held = tn__mem_alloc((count + 1) * sizeof *b->held);
-  b->segment_bytes = tn__mem_zalloc(count + 1, sizeof *b->segment_bytes);
-  b->is_exact = tn__mem_zalloc(count + 1, 1);
-  if (!b->held || !b->segment_bytes || !b->is_exact) return TN_ENOMEM;
-  for (size_t i = 0; i < count; i++) {
-    uint32_t place = tn__map_get(&b->places, TN_VEC(&b->rank_addrs, tn_addr)[i]);
-    if (place != TN_NONE) b->rank_of[place] = (uint32_t)i;
-    b->held[i] = TN_NONE;
-  }
-  TN_TRY(tn__ranks_init(&b->held_set, (uint32_t)count));
-  return tn__ranks_init(&b->segment_set, (uint32_t)count);
-}
-
-static tn_addr addr_of(const builder *b, uint32_t rank) { return TN_VEC(&b->rank_addrs, tn_addr)[rank]; }
-
-static void segment_put(builder *b, uint32_t rank, uint64_t bytes, int is_exact) {
-  tn__ranks_add(&b->segment_set, rank);
-  b->segment_bytes[rank] = bytes;
-  b->is_exact[rank] = (uint8_t)is_exact;
-}
-
-/* The rank of the segment that an address lies in; TN_NONE: in none that is known, as in expandable segments. */
-static uint32_t segment_of(const builder *b, uint32_t rank) {
-  uint32_t segment = tn__ranks_up_to(&b->segment_set, rank);
-  if (segment == TN_NONE || addr_of(b, rank) - addr_of(b, segment) >= b->segment_bytes[segment]) return TN_NONE;
-  return segment;
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-/* From a rank to the next block that is held or the end of its segment. */
-static uint64_t room_at(const builder *b, uint32_t rank, uint32_t segment) {
-  uint64_t room = b->segment_bytes[segment] - (addr_of(b, rank) - addr_of(b, segment));
-  uint32_t next = rank + 1 < b->rank_addrs.count ? tn__ranks_from(&b->held_set, rank + 1) : TN_NONE;
-  return next == TN_NONE ? room : min_u64(room, addr_of(b, next) - addr_of(b, rank));
-}
-
-static void size_find(builder *b, uint32_t rank) {
-  tn__span *span = &TN__SPANS(b->history)[b->held[rank]];
-  uint32_t segment = segment_of(b, rank);
-  if (segment == TN_NONE) return;
-  uint64_t room = room_at(b, rank, segment);
-  if (span->bytes > room) {
-    span->bytes = room;
-    span->flags |= TN__SPAN_ODD;
-    b->history->odd_count++;
-  } else if (!b->is_exact[segment] && tn__rounding_keeps_rest(&b->rounding, span->bytes, room - span->bytes)) {
-    span->bytes = room;
-  }
-}
-
-/* A block appears at rank: what lies between it and the block to its left is now known to be too small to be free. */
-static void neighbour_fix(builder *b, uint32_t rank) {
-  uint32_t left = rank ? tn__ranks_up_to(&b->held_set, rank - 1) : TN_NONE, segment = segment_of(b, rank);
-  if (left == TN_NONE || segment == TN_NONE || left < segment || b->is_exact[segment]) return;
-  tn__span *span = &TN__SPANS(b->history)[b->held[left]];
-  uint64_t room = addr_of(b, rank) - addr_of(b, left);
-  if (span->flags & TN__SPAN_HAS_END || span->bytes >= room) return;
-  if (tn__rounding_keeps_rest(&b->rounding, span->bytes, room - span->bytes)) span->bytes = room;
-}
-
-static void undo_done(builder *b, uint32_t at) {
-  uint32_t rank = b->rank_of[b->place_of[at]];
-  b->held[rank] = b->history->span_of[at];
-  tn__ranks_add(&b->held_set, rank);
-  size_find(b, rank);
-  neighbour_fix(b, rank);
-}
-
-static void undo_alloc(builder *b, uint32_t at) {
-  uint32_t rank = b->rank_of[b->place_of[at]];
-  if (b->held[rank] != b->history->span_of[at]) return; /* it counts nothing */
-  b->held[rank] = TN_NONE;
-  tn__ranks_remove(&b->held_set, rank);
-}
-
-static void undo(builder *b, uint32_t at) {
-  const tn_entry *entry = &b->history->entries[at];
-  switch (entry->action) {
-    case TN_ACTION_FREE_COMPLETED: undo_done(b, at); break;
-    case TN_ACTION_ALLOC: undo_alloc(b, at); break;
-    case TN_ACTION_SEGMENT_FREE: segment_put(b, rank_at(b, entry->addr), entry->bytes, entry->bytes <= 2 * SMALL_MAX); break;
-    default: tn__ranks_remove(&b->segment_set, rank_at(b, entry->addr)); break;
-  }
-}
-
-/* Segments and large blocks at the end. */
-static void ends_put(builder *b) {
-  for (uint32_t i = 0; i < b->history->device->segments_count; i++) {
-    const tn_segment *segment = &b->segments[i];
-    if (segment->flags & TN_SEGMENT_EXPANDABLE) continue; /* its blocks keep no remainder, and its borders move */
-    segment_put(b, rank_at(b, segment->addr), segment->bytes, (segment->flags & TN_SEGMENT_SMALL) != 0);
-  }
-  for (size_t place = 0; place < b->addrs.count; place++) {
-    if (b->live[place] == TN_NONE || b->rank_of[place] == TN_NONE) continue;
-    b->held[b->rank_of[place]] = b->live[place];
-    tn__ranks_add(&b->held_set, b->rank_of[place]);
-  }
-}
-
-static int sizes_find(builder *b) {
-  sizes_round(b);
-  TN_TRY(ranks_open(b));
-  ends_put(b);
-  for (size_t i = b->large.count; i-- > 0;) undo(b, TN_VEC(&b->large, uint32_t)[i]);
-  for (size_t i = 0; i < b->history->spans.count; i++) {
-    tn__span *span = &TN__SPANS(b->history)[i];
-    if (span->requested_bytes > span->bytes) span->requested_bytes = span->bytes;
-  }
   return TN_OK;
 }
 
@@ -471,7 +249,7 @@ static void level_add(tn__level *level, const tn__span *span, int is_allocated) 
 }
 
 /* What the segments hold at the end, and going back from there, what they held at first. */
-static void reserved_find(builder *b) {
+static void reserved_find(tn__builder *b) {
   tn__chronicle *history = b->history;
   int64_t change = 0, lowest = 0; /* of the running sum backwards */
   uint64_t reserved = 0;
@@ -488,7 +266,7 @@ static void reserved_find(builder *b) {
   history->last.reserved_bytes = reserved;
 }
 
-static void levels_find(builder *b) {
+static void levels_find(tn__builder *b) {
   tn__chronicle *history = b->history;
   reserved_find(b);
   for (size_t i = 0; i < history->spans.count; i++) {
@@ -500,45 +278,37 @@ static void levels_find(builder *b) {
 
 /* ---- the history --------------------------------------------------------------------------------------------------------- */
 
-static int builder_open(builder *b, tn__chronicle *history) {
+static int builder_open(tn__builder *b, tn__chronicle *history) {
   size_t count = history->entry_count;
-  *b = (builder){.history = history, .rounding = tn__rounding_of(history->trace)};
+  *b = (tn__builder){.history = history};
   const tn_segment *segments = tn_trace_table(history->trace, TN_TABLE_SEGMENT, NULL);
   b->segments = segments ? segments + history->device->segments_at : NULL;
   b->blocks = tn_trace_table(history->trace, TN_TABLE_SEGMENT_BLOCK, NULL);
   tn__vec_init(&b->addrs, sizeof(tn_addr));
   tn__vec_init(&b->before, sizeof(tn__span));
-  tn__vec_init(&b->large, sizeof(uint32_t));
-  tn__vec_init(&b->rank_addrs, sizeof(tn_addr));
+  tn__vec_init(&b->live, sizeof(uint32_t));
+  tn__vec_init(&b->large, sizeof(tn__large));
   tn__map_init(&b->places);
-  b->place_of = tn__mem_alloc((count + 1) * sizeof *b->place_of);
   history->span_of = tn__mem_alloc((count + 1) * sizeof *history->span_of);
-  return b->place_of && history->span_of ? TN_OK : TN_ENOMEM;
+  return history->span_of ? TN_OK : TN_ENOMEM;
 }
 
-static void builder_close(builder *b) {
-  tn__mem_free(b->is_exact);
-  tn__mem_free(b->segment_bytes);
-  tn__ranks_deinit(&b->segment_set);
-  tn__ranks_deinit(&b->held_set);
-  tn__mem_free(b->held);
-  tn__mem_free(b->rank_of);
-  tn__vec_deinit(&b->rank_addrs);
-  tn__mem_free(b->live);
-  tn__mem_free(b->place_of);
+static void builder_close(tn__builder *b) {
+  tn__builder_sizes_deinit(b);
+  tn__vec_deinit(&b->live);
   tn__map_deinit(&b->places);
   tn__vec_deinit(&b->large);
   tn__vec_deinit(&b->before);
   tn__vec_deinit(&b->addrs);
 }
 
-static int build(builder *b) {
-  TN_TRY(places_gather(b));
-  TN_TRY(tn__vec_reserve(&b->history->spans, b->alloc_count));
+static int build(tn__builder *b) {
+  /* An allocation has two entries more, mostly. */
+  TN_TRY(tn__vec_reserve(&b->history->spans, b->history->entry_count / 3 + b->history->entry_count / 64));
   TN_TRY(match_entries(b));
   TN_TRY(match_end(b));
   TN_TRY(spans_join(b));
-  TN_TRY(sizes_find(b));
+  TN_TRY(tn__builder_sizes(b));
   levels_find(b);
   return TN_OK;
 }
@@ -554,8 +324,9 @@ int tn__chronicle_init(tn__chronicle *history, const tn_trace *trace, size_t dev
   history->device = &device[device_record];
   history->entries = entries ? entries + history->device->entries_at : NULL;
   history->entry_count = history->device->entries_count;
+  (void)tn_conf_recorded(trace, &history->conf, NULL); /* a setting that nobody knows: PyTorch's own */
   history->bytes_max = BYTES_SUM_MAX / ((uint64_t)history->entry_count + 1);
-  builder b;
+  tn__builder b;
   int rc = builder_open(&b, history);
   if (!rc) rc = build(&b);
   builder_close(&b);
@@ -567,6 +338,10 @@ void tn__chronicle_deinit(tn__chronicle *history) {
   tn__vec_deinit(&history->spans);
   tn__mem_free(history->span_of);
   history->span_of = NULL;
+}
+
+uint64_t tn__chronicle_large_page(const tn__chronicle *history) {
+  return history->conf.large_segment_bytes ? history->conf.large_segment_bytes : TN__LARGE_SEGMENT_BYTES;
 }
 
 /* ---- walking ------------------------------------------------------------------------------------------------------------- */

@@ -49,6 +49,7 @@ typedef struct tn__chronicle {
   const tn_device *device;
   const tn_entry *entries; /* of the device */
   uint32_t entry_count;
+  tn_conf conf;            /* the settings that it was recorded under; PyTorch's own where the file does not say */
   uint64_t bytes_max;      /* entries that speak of more are not believed, so that no sum overflows */
   uint32_t odd_count;      /* contradictions among entries, or between them and the final segments */
   tn_vec spans;            /* tn__span; those from before the history first, then in the order of allocation */
@@ -64,6 +65,9 @@ void tn__chronicle_deinit(tn__chronicle *history);
 
 /* 1: the entry speaks of more than any memory, and is passed over. */
 static inline int tn__chronicle_ignores(const tn__chronicle *history, const tn_entry *entry) { return entry->bytes > history->bytes_max; }
+
+/* Of expandable segments in the large pool; those of the small one are 2 MiB. */
+uint64_t tn__chronicle_large_page(const tn__chronicle *history);
 
 /* ---- walking through time ------------------------------------------------------------------------------------------------ */
 

@@ -9,12 +9,6 @@
 
 enum { GROWTH_STEPS_MIN = 3, GRAPH_PLACES_MIN = 4, ROWS_SHOWN = 3 };
 
-static void size_add(tn_text *text, const char *before, uint64_t bytes, const char *after) {
-  tn__text_add(text, before);
-  tn__text_size(text, bytes);
-  tn__text_add(text, after);
-}
-
 /* ---- leaks: who leaves blocks behind in every step ----------------------------------------------------------------------- */
 
 typedef struct grower { /* blocks of one stack, or of one size where there is no stack, that outlive the steps */
@@ -123,7 +117,7 @@ static double level_slope(const growth *g) {
 static void growers_say(const growth *g, tn_text *text) {
   for (size_t i = 0; i < g->rows.count && i < ROWS_SHOWN; i++) {
     const grower *row = tn__vec_at(&g->rows, i);
-    size_add(text, "\n", row->bytes / row->steps, "/step from ");
+    tn__say_size(text, "\n", row->bytes / row->steps, "/step from ");
     tn__say_place_op(text, g->a, row->stack);
   }
   if (g->rows.count > ROWS_SHOWN) tn__text_printf(text, "\nand %zu other places", g->rows.count - ROWS_SHOWN);
@@ -135,7 +129,7 @@ static void ends_say(const growth *g, tn_text *text) {
   enum { ENDS_SHOWN = 6 };
   uint32_t from = g->last + 1 > ENDS_SHOWN ? g->last + 1 - ENDS_SHOWN : 0;
   if (from < g->first) from = g->first;
-  for (uint32_t i = from; i <= g->last; i++) size_add(text, i > from ? ", " : "", steps[i].end_bytes, "");
+  for (uint32_t i = from; i <= g->last; i++) tn__say_size(text, i > from ? ", " : "", steps[i].end_bytes, "");
 }
 
 static void leak_advise(const growth *g, const grown *sum, tn__note *note) {
@@ -162,7 +156,7 @@ static int leak_note(growth *g, tn__analysis *a) {
   note.finding.span = top->span;
   note.finding.entry = tn__analysis_span(a, top->span)->alloc;
   note.finding.stack = tn__stacks_group(&a->stacks, top->stack);
-  size_add(&note.what, "Memory grows by ", (uint64_t)(sum.slope + 0.5), " every step: ");
+  tn__say_size(&note.what, "Memory grows by ", (uint64_t)(sum.slope + 0.5), " every step: ");
   tn__text_add(&note.what, is_graph ? "what forward saved for backward is kept, first of " : "blocks stay from ");
   tn__say_place(&note.what, a, top->stack);
   tn__text_add(&note.what, ".");
@@ -263,7 +257,7 @@ static burst burst_find(const tn__analysis *a) {
 }
 
 static int eval_find(tn__analysis *a) {
-  if (!a->phases.has_stacks || !a->phases.has_backward) return TN_OK; /* inference only: nothing to compare with */
+  if (!a->phases.has_stacks) return TN_OK;
   burst b = burst_find(a);
   if (!b.blocks || !tn__is_much(b.bytes, a->peak.level.allocated_bytes, 5)) return TN_OK;
   const tn__span *largest = tn__analysis_span(a, b.largest);
@@ -274,11 +268,11 @@ static int eval_find(tn__analysis *a) {
   int at_peak = a->peak_allocated_moment > b.first_alloc && a->peak_allocated_moment <= b.end;
   if (at_peak) note.finding.frees_bytes = b.bytes;
   tn__text_printf(&note.what, "A forward pass without backward kept %u blocks (", b.blocks);
-  size_add(&note.what, "", b.bytes, ") to its end, as if for backward");
+  tn__say_size(&note.what, "", b.bytes, ") to its end, as if for backward");
   tn__text_add(&note.what, b.eval ? ", in evaluation." : ".");
   tn__text_printf(&note.evidence, "entries %u to %u: made one after the other, freed together; ", b.first_alloc, b.end);
-  size_add(&note.evidence, "", b.left_bytes, " of the pass stayed");
-  size_add(&note.evidence, "\nlargest ", largest->bytes, " from ");
+  tn__say_size(&note.evidence, "", b.left_bytes, " of the pass stayed");
+  tn__say_size(&note.evidence, "\nlargest ", largest->bytes, " from ");
   tn__say_place_op(&note.evidence, a, largest->stack);
   note.finding.inferred = 1;
   note.finding.exactness = TN__EXACT_IDENTICAL;
@@ -306,10 +300,10 @@ static int variable_note(tn__analysis *a, uint64_t *peaks, size_t count) {
   tn__note note = tn__note_open(TN__FINDING_VARIABLE, TN__SEVERITY_NOTE, most - median);
   note.finding.entry = steps[largest].peak_moment ? steps[largest].peak_moment - 1 : TN_NONE;
   tn__text_printf(&note.what, "Step %u needs ", largest + a->steps.warmup + 1);
-  size_add(&note.what, "", most, ", the usual one ");
-  size_add(&note.what, "", median, ": the inputs differ in size.");
-  size_add(&note.evidence, "peaks of steps from ", peaks[0], " to ");
-  size_add(&note.evidence, "", most, "");
+  tn__say_size(&note.what, "", most, ", the usual one ");
+  tn__say_size(&note.what, "", median, ": the inputs differ in size.");
+  tn__say_size(&note.evidence, "peaks of steps from ", peaks[0], " to ");
+  tn__say_size(&note.evidence, "", most, "");
   tn__text_add(&note.fix, "Sort or bucket by length, pad to few lengths, cap the length, or run the largest batch first so that it fails early.");
   note.finding.frees_bytes = most - median;
   return tn__note_close(&note, a);

@@ -3,12 +3,6 @@
 #include "explain/findings.h"
 #include "explain/stacks.h"
 
-static void size_add(tn_text *text, const char *before, uint64_t bytes, const char *after) {
-  tn__text_add(text, before);
-  tn__text_size(text, bytes);
-  tn__text_add(text, after);
-}
-
 /* ---- one walk over everything -------------------------------------------------------------------------------------------- */
 
 typedef struct held {
@@ -83,12 +77,12 @@ static int opt_temp_find(tn__analysis *a, const held *h) {
   note.finding.span = h->temp_span;
   note.finding.stack = h->temp_span == TN_NONE ? TN_NONE : tn__stacks_group(&a->stacks, tn__analysis_span(a, h->temp_span)->stack);
   note.finding.entry = h->temp_moment ? h->temp_moment - 1 : TN_NONE;
-  size_add(&note.what, "The optimizer's step needs ", h->temp_most, " of temporaries");
+  tn__say_size(&note.what, "The optimizer's step needs ", h->temp_most, " of temporaries");
   tn__text_add(&note.what, at_peak ? ", and that is where the peak is." : ", nearly as high as the peak.");
   uint64_t spare = peak > h->rest_most ? peak - h->rest_most : 0;
   if (at_peak) note.finding.frees_bytes = spare < h->temp_most ? spare : h->temp_most;
-  size_add(&note.evidence, "allocated then ", h->temp_level, ", at most ");
-  size_add(&note.evidence, "", h->rest_most, " outside of the optimizer; largest from ");
+  tn__say_size(&note.evidence, "allocated then ", h->temp_level, ", at most ");
+  tn__say_size(&note.evidence, "", h->rest_most, " outside of the optimizer; largest from ");
   tn__say_place_op(&note.evidence, a, note.finding.stack);
   tn__text_add(&note.fix, "fused=True (no temporaries) or foreach=False (one parameter at a time) in the optimizer.");
   return tn__note_close(&note, a);
@@ -121,7 +115,7 @@ static int grads_kept_find(tn__analysis *a, const held *h) {
   note.finding.span = span;
   note.finding.entry = h->optimizer_at;
   if (phase != TN_PHASE_BACKWARD) note.finding.frees_bytes = bytes;
-  size_add(&note.what, "", bytes, " of gradients that the optimizer has used already are held at the peak.");
+  tn__say_size(&note.what, "", bytes, " of gradients that the optimizer has used already are held at the peak.");
   tn__text_printf(&note.evidence, "the optimizer ran at entry %u, the peak is at moment %u, in %s", h->optimizer_at, a->peak_allocated_moment,
                   tn_phase_name((int)phase));
   tn__text_add(&note.fix, "optimizer.zero_grad(set_to_none=True) right after optimizer.step().");
@@ -153,7 +147,7 @@ static int grads_peak_find(tn__analysis *a, const held *h) {
   note.finding.inferred = 1;
   note.finding.exactness = TN__EXACT_SAME_MATHS;
   note.finding.frees_bytes = gradients_saving(a);
-  size_add(&note.what, "All gradients (", bytes, ") are there at once at the peak.");
+  tn__say_size(&note.what, "All gradients (", bytes, ") are there at once at the peak.");
   tn__text_printf(&note.evidence, "the peak is in %s, with one backward pass to a step", tn_phase_name((int)phase));
   tn__text_add(&note.fix, "Step inside backward: a hook per parameter (register_post_accumulate_grad_hook) that steps and drops its gradient. Not with "
                           "accumulation or clipping by the global norm.");
@@ -191,7 +185,7 @@ static int held_over_find(tn__analysis *a) {
   note.finding.span = largest;
   note.finding.entry = tn__analysis_span(a, largest)->alloc;
   note.finding.stack = tn__stacks_group(&a->stacks, tn__analysis_span(a, largest)->stack);
-  size_add(&note.what, "", bytes, " from the step before are still held at the peak: a variable keeps its output until it gets the next one.");
+  tn__say_size(&note.what, "", bytes, " from the step before are still held at the peak: a variable keeps its output until it gets the next one.");
   tn__text_printf(&note.evidence, "%u blocks, the largest from ", blocks);
   tn__say_place_op(&note.evidence, a, note.finding.stack);
   tn__text_add(&note.fix, "del the outputs and the loss at the end of the step.");
@@ -216,7 +210,7 @@ static int copies_find(tn__analysis *a) {
   note.finding.exactness = TN__EXACT_IDENTICAL;
   note.finding.span = largest;
   note.finding.stack = tn__stacks_group(&a->stacks, tn__analysis_span(a, largest)->stack);
-  size_add(&note.what, "", bytes, " are copies of parameters on the card (deepcopy).");
+  tn__say_size(&note.what, "", bytes, " are copies of parameters on the card (deepcopy).");
   tn__text_printf(&note.evidence, "%u blocks, from ", blocks);
   tn__say_place_op(&note.evidence, a, note.finding.stack);
   tn__text_add(&note.fix, "Keep the copy in host memory: {k: v.cpu() for k, v in model.state_dict().items()}.");

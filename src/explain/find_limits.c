@@ -1,20 +1,17 @@
 /* find_limits.c -- out of memory, limits, retries, nearness to the limit.  See findings.h. */
 #include "base/error.h"
+#include "caching/caching.h"
 #include "explain/accounting.h"
 #include "explain/findings.h"
-#include "explain/rounding.h"
 #include "explain/stacks.h"
-
-#define MIB ((uint64_t)1 << 20)
 
 /* ---- out of memory ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t up_to_multiple(uint64_t bytes, uint64_t step) { return (bytes + step - 1) / step * step; }
-
 /* What cudaMalloc would have been asked for. */
-static uint64_t segment_bytes(uint64_t rounded) {
-  if (rounded <= MIB) return 2 * MIB;
-  return rounded < 10 * MIB ? 20 * MIB : up_to_multiple(rounded, 2 * MIB);
+static uint64_t segment_bytes(const tn_conf *conf, uint64_t rounded) {
+  if (rounded <= TN__SMALL_BYTES_MAX) return TN__SMALL_SEGMENT_BYTES;
+  if (rounded >= TN__LARGE_EXACT_MIN) return tn__round_up(rounded, TN__LARGE_EXACT_STEP);
+  return conf->large_segment_bytes ? conf->large_segment_bytes : TN__LARGE_SEGMENT_BYTES;
 }
 
 /* An OOM and the memory at that moment. */
@@ -30,7 +27,7 @@ typedef struct oom {
   tn__accounting account;
 } oom;
 
-static int is_small(const oom *o) { return o->asked_bytes <= MIB; }
+static int is_small(const oom *o) { return o->asked_bytes <= TN__SMALL_BYTES_MAX; }
 
 /* Pieces that could have served the request, had they been large enough: of its stream and pool. */
 static void pieces_count(oom *o, const tn__layout *layout, uint32_t stream) {
@@ -54,7 +51,7 @@ static tn__level level_at(const tn__chronicle *history, uint32_t moment) {
 static int oom_look(oom *o, const tn__analysis *a) {
   const tn_entry *entry = &a->history.entries[o->entry];
   o->asked_bytes = entry->bytes;
-  o->needed_bytes = segment_bytes(entry->bytes);
+  o->needed_bytes = segment_bytes(&a->history.conf, entry->bytes);
   o->device_free_bytes = entry->addr;
   tn__layout layout;
   int rc = tn__layout_init(&layout, &a->history, o->entry);

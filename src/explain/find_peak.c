@@ -4,12 +4,6 @@
 #include "explain/phases.h"
 #include "explain/stacks.h"
 
-static void size_add(tn_text *text, const char *before, uint64_t bytes, const char *after) {
-  tn__text_add(text, before);
-  tn__text_size(text, bytes);
-  tn__text_add(text, after);
-}
-
 static int is_at_peak(const tn__analysis *a, const tn__span *span) { return tn__span_is_allocated(span, a->peak_allocated_moment); }
 
 /* The stacks that hold most of a category at the peak. */
@@ -19,7 +13,7 @@ static void rows_say(const tn__analysis *a, int category, tn_text *text) {
   int shown = 0;
   for (size_t i = 0; i < a->peak.rows.count && shown < SHOWN; i++) {
     if (rows[i].category != category) continue;
-    size_add(text, text->len ? "\n" : "", rows[i].bytes, "");
+    tn__say_size(text, text->len ? "\n" : "", rows[i].bytes, "");
     tn__text_printf(text, " in %u block%s from ", rows[i].blocks, rows[i].blocks == 1 ? "" : "s");
     tn__say_place_op(text, a, rows[i].stack);
     shown++;
@@ -94,10 +88,10 @@ static int logits_find(tn__analysis *a) {
   note.finding.span = loss;
   note.finding.entry = largest->alloc;
   note.finding.stack = tn__stacks_group(&a->stacks, largest->stack);
-  size_add(&note.what, "The peak is at the loss: ", bytes, " (");
+  tn__say_size(&note.what, "The peak is at the loss: ", bytes, " (");
   tn__say_share(&note.what, bytes, peak);
   tn__text_printf(&note.what, ") are %u copies of the logits and their gradients.", blocks);
-  size_add(&note.evidence, "", largest->bytes, " from ");
+  tn__say_size(&note.evidence, "", largest->bytes, " from ");
   tn__say_place_op(&note.evidence, a, largest->stack);
   tn__text_printf(&note.evidence, "; the peak is in %s", tn_phase_name((int)tn__analysis_phase(a, a->peak_allocated_moment)));
   tn__text_printf(&note.fix, "Compute output layer and loss together in %d pieces (a fused or chunked linear cross entropy).", CHUNKS);
@@ -133,7 +127,7 @@ static int attention_find(tn__analysis *a) {
     if (rows[i].bytes / rows[i].blocks < 2 * smallest) continue;
     if (!bytes) note.finding.stack = rows[i].stack;
     bytes += rows[i].bytes;
-    size_add(&note.evidence, note.evidence.len ? "\n" : "", rows[i].bytes, "");
+    tn__say_size(&note.evidence, note.evidence.len ? "\n" : "", rows[i].bytes, "");
     tn__text_printf(&note.evidence, " in %u blocks from ", rows[i].blocks);
     tn__say_place_op(&note.evidence, a, rows[i].stack);
   }
@@ -145,7 +139,7 @@ static int attention_find(tn__analysis *a) {
   note.finding.exactness = TN__EXACT_SAME_MATHS;
   note.finding.bytes = bytes;
   note.finding.frees_bytes = tn__peak_saving(a, attention_saved, &smallest);
-  size_add(&note.what, "", bytes, " (");
+  tn__say_size(&note.what, "", bytes, " (");
   tn__say_share(&note.what, bytes, a->peak.level.allocated_bytes);
   tn__text_add(&note.what, " of the peak) look like attention scores, which grow with the square of the sequence.");
   tn__text_add(&note.fix, "torch.nn.functional.scaled_dot_product_attention() does not store them.");
@@ -173,7 +167,7 @@ static int category_note(tn__analysis *a, enum tn__finding_code code, portion of
   note.finding.inferred = 1;
   note.finding.exactness = (uint8_t)exactness;
   note.finding.frees_bytes = tn__peak_saving(a, portion_saved, &of);
-  size_add(&note.what, "", bytes, " (");
+  tn__say_size(&note.what, "", bytes, " (");
   tn__say_share(&note.what, bytes, peak);
   tn__text_printf(&note.what, " of the peak) are %s.", tn__finding_words(code));
   rows_say(a, of.category, &note.evidence);

@@ -7,12 +7,6 @@
 
 enum { PINS_SHOWN = 3 };
 
-static void size_add(tn_text *text, const char *before, uint64_t bytes, const char *after) {
-  tn__text_add(text, before);
-  tn__text_size(text, bytes);
-  tn__text_add(text, after);
-}
-
 static const tn__finding *oom_of(const tn__analysis *a) {
   const tn__finding *findings = a->findings.data;
   for (size_t i = 0; i < a->findings.count; i++)
@@ -63,10 +57,10 @@ static int may_try(const tn__analysis *a) {
 
 /* expandable_segments costs nothing; rounding to fewer sizes only where that gives little. */
 static int trials_run(const tn__analysis *a, trial *out) {
-  tn_conf conf;
+  tn_conf conf = a->history.conf;
   trial rounded = {{0}, 0, 0, 0};
   if (!may_try(a)) return TN_OK;
-  if (tn_conf_recorded(a->history.trace, &conf, NULL) || conf.malloc_async) return TN_OK;
+  if (conf.malloc_async) return TN_OK;
   uint64_t recorded = a->account_peak.level.reserved_bytes;
   int is_expandable = conf.expandable_segments;
   uint64_t max_split_bytes = conf.max_split_bytes;
@@ -93,8 +87,8 @@ static void trial_say(const tn__analysis *a, const trial *t, tn__note *note) {
   uint64_t recorded = a->account_peak.level.reserved_bytes;
   if (!t->conf[0]) return;
   tn__text_printf(&note->evidence, "\nreplayed with %s: ", t->conf);
-  size_add(&note->evidence, "", t->reserved_bytes, " reserved at most instead of ");
-  size_add(&note->evidence, "", recorded, t->serves ? ", and memory does not run out" : "");
+  tn__say_size(&note->evidence, "", t->reserved_bytes, " reserved at most instead of ");
+  tn__say_size(&note->evidence, "", recorded, t->serves ? ", and memory does not run out" : "");
   if (!t->is_complete) tn__text_add(&note->evidence, ", as far as the history goes back");
 }
 
@@ -120,9 +114,9 @@ static void advise(const tn__analysis *a, const trial *t, tn__note *note) {
 static void pins_say(const tn__analysis *a, tn_text *text) {
   const tn__pin *pins = a->pins.data;
   for (size_t i = 0; i < a->pins.count && i < PINS_SHOWN; i++) {
-    size_add(text, "\nat the snapshot ", pins[i].free_bytes, " beside ");
+    tn__say_size(text, "\nat the snapshot ", pins[i].free_bytes, " beside ");
     tn__text_printf(text, "%u live block%s of ", pins[i].blocks, pins[i].blocks == 1 ? "" : "s");
-    size_add(text, "", pins[i].block_bytes, " from ");
+    tn__say_size(text, "", pins[i].block_bytes, " from ");
     tn__say_place_op(text, a, pins[i].stack);
   }
 }
@@ -130,26 +124,26 @@ static void pins_say(const tn__analysis *a, tn_text *text) {
 static void holes_say(const tn__accounting *at, const char *when, tn_text *text) {
   tn__text_printf(text, "%s%u segments", when, at->segments);
   if (at->part[TN__PART_HOLES]) {
-    size_add(text, "; ", at->part[TN__PART_HOLES], " free in pieces between live blocks");
-    size_add(text, ", the largest of ", at->largest_hole_bytes, "");
+    tn__say_size(text, "; ", at->part[TN__PART_HOLES], " free in pieces between live blocks");
+    tn__say_size(text, ", the largest of ", at->largest_hole_bytes, "");
   }
-  if (at->part[TN__PART_IDLE]) size_add(text, "; ", at->part[TN__PART_IDLE], " in segments that are wholly free");
-  if (at->part[TN__PART_OTHER_STREAMS]) size_add(text, "; ", at->part[TN__PART_OTHER_STREAMS], " free for other streams");
-  if (at->part[TN__PART_PRIVATE_POOLS]) size_add(text, "; ", at->part[TN__PART_PRIVATE_POOLS], " free in private pools");
+  if (at->part[TN__PART_IDLE]) tn__say_size(text, "; ", at->part[TN__PART_IDLE], " in segments that are wholly free");
+  if (at->part[TN__PART_OTHER_STREAMS]) tn__say_size(text, "; ", at->part[TN__PART_OTHER_STREAMS], " free for other streams");
+  if (at->part[TN__PART_PRIVATE_POOLS]) tn__say_size(text, "; ", at->part[TN__PART_PRIVATE_POOLS], " free in private pools");
 }
 
 /* Memory that ran out, or a file without a history: the end is what counts. */
 static void end_say(const tn__analysis *a, uint64_t bytes, tn__note *note) {
-  size_add(&note->what, "", bytes, " (");
+  tn__say_size(&note->what, "", bytes, " (");
   tn__say_share(&note->what, bytes, a->account_end.level.reserved_bytes);
   tn__text_add(&note->what, " of reserved) are free in pieces between live blocks");
-  size_add(&note->what, ", the largest of ", a->account_end.largest_hole_bytes, ".");
+  tn__say_size(&note->what, ", the largest of ", a->account_end.largest_hole_bytes, ".");
   tn__text_printf(&note->evidence, "%u segments", a->account_end.segments);
 }
 
 static void peak_say(const tn__analysis *a, uint64_t bytes, tn__note *note) {
-  size_add(&note->what, "", a->account_peak.level.reserved_bytes, " were reserved at most, ");
-  size_add(&note->what, "", bytes, " (");
+  tn__say_size(&note->what, "", a->account_peak.level.reserved_bytes, " were reserved at most, ");
+  tn__say_size(&note->what, "", bytes, " (");
   tn__say_share(&note->what, bytes, a->account_peak.level.reserved_bytes);
   tn__text_add(&note->what, ") more than was ever allocated at once.");
   holes_say(&a->account_peak, a->history.first.reserved_bytes < a->account_peak.level.reserved_bytes ? "when that was reached: " : "when most of it was in use: ",

@@ -4,14 +4,7 @@
 #include "base/error.h"
 #include "explain/accounting.h"
 #include "explain/findings.h"
-#include "explain/rounding.h"
 #include "explain/stacks.h"
-
-static void size_add(tn_text *text, const char *before, uint64_t bytes, const char *after) {
-  tn__text_add(text, before);
-  tn__text_size(text, bytes);
-  tn__text_add(text, after);
-}
 
 /* ---- streams ------------------------------------------------------------------------------------------------------------- */
 
@@ -64,8 +57,8 @@ static void streams_say(const tn__analysis *a, const tn_vec *shares, tn_text *te
     const share *of = tn__vec_at(shares, i);
     if (of->id == a->stream) continue;
     tn__text_printf(text, "%sstream %#llx: ", text->len ? "\n" : "", (unsigned long long)stream_handle(a, of->id));
-    size_add(text, "", of->reserved_bytes - of->live_bytes, " free of ");
-    size_add(text, "", of->reserved_bytes, " in segments with live blocks");
+    tn__say_size(text, "", of->reserved_bytes - of->live_bytes, " free of ");
+    tn__say_size(text, "", of->reserved_bytes, " in segments with live blocks");
   }
 }
 
@@ -74,7 +67,7 @@ static int streams_find(tn__analysis *a) {
   if (!tn__is_much(bytes, a->account_end.level.reserved_bytes, 5)) return TN_OK;
   tn__note note = tn__note_open(TN__FINDING_STREAM_CACHE, TN__SEVERITY_WASTE, bytes);
   note.finding.exactness = TN__EXACT_IDENTICAL;
-  size_add(&note.what, "", bytes, " are free but can only be used by other streams than the one that asks for memory.");
+  tn__say_size(&note.what, "", bytes, " are free but can only be used by other streams than the one that asks for memory.");
   tn_vec shares;
   tn__vec_init(&shares, sizeof(share));
   int rc = shares_gather(a, 0, &shares);
@@ -127,14 +120,14 @@ static int delays_find(tn__analysis *a) {
   tn__note note = tn__note_open(TN__FINDING_STREAM_DELAY, TN__SEVERITY_WASTE, d.most_bytes);
   note.finding.exactness = TN__EXACT_IDENTICAL;
   note.finding.entry = d.most_moment ? d.most_moment - 1 : TN_NONE;
-  size_add(&note.what, "Up to ", d.most_bytes, " had been freed by the program but waited for other streams (record_stream).");
+  tn__say_size(&note.what, "Up to ", d.most_bytes, " had been freed by the program but waited for other streams (record_stream).");
   tn__text_printf(&note.evidence, "%u frees came back later", d.count);
   if (d.longest != TN_NONE) {
     tn__text_printf(&note.evidence, "; the longest took %.1f ms: ", (double)d.longest_us / 1000);
     const tn__span *span = tn__analysis_span(a, d.longest);
     note.finding.span = d.longest;
     note.finding.stack = tn__stacks_group(&a->stacks, span->stack);
-    size_add(&note.evidence, "", span->bytes, " from ");
+    tn__say_size(&note.evidence, "", span->bytes, " from ");
     tn__say_place_op(&note.evidence, a, span->stack);
   }
   note.finding.frees_bytes = a->account_peak.part[TN__PART_PENDING];
@@ -152,8 +145,8 @@ static void pools_say(const tn__analysis *a, const tn_vec *shares, tn_text *text
     if (of->id >= count) continue;
     tn__text_printf(text, "%s%s (%llu, %llu): ", text->len ? "\n" : "", pools[of->id].first ? "CUDA graph" : "MemPool",
                     (unsigned long long)pools[of->id].first, (unsigned long long)pools[of->id].second);
-    size_add(text, "", of->reserved_bytes, " reserved, ");
-    size_add(text, "", of->live_bytes, " live");
+    tn__say_size(text, "", of->reserved_bytes, " reserved, ");
+    tn__say_size(text, "", of->live_bytes, " live");
     tn__text_printf(text, ", %u segments", of->segments);
   }
 }
@@ -181,8 +174,8 @@ static int pools_note(tn__analysis *a, const tn_vec *shares) {
   if (!tn__is_much(reserved, whole, 5)) return TN_OK;
   int graph = has_graph(a, shares), is_waste = !graph && tn__is_much(unused, whole, 5);
   tn__note note = tn__note_open(TN__FINDING_GRAPH_POOL, is_waste ? TN__SEVERITY_WASTE : TN__SEVERITY_NOTE, reserved);
-  size_add(&note.what, "", reserved, " are reserved for private pools");
-  size_add(&note.what, "; ", unused, " of them are free, and nothing else may use those.");
+  tn__say_size(&note.what, "", reserved, " are reserved for private pools");
+  tn__say_size(&note.what, "; ", unused, " of them are free, and nothing else may use those.");
   pools_say(a, shares, &note.evidence);
   if (graph)
     tn__text_add(&note.fix, "A graph needs its pool whenever it is replayed. Capture graphs into one pool (pool=graph.pool()), the largest shape first, "
@@ -210,11 +203,11 @@ static int idle_find(tn__analysis *a) {
   if (!tn__is_much(idle, end->level.reserved_bytes, 20)) return TN_OK;
   tn__note note = tn__note_open(TN__FINDING_CACHE_IDLE, TN__SEVERITY_NOTE, idle);
   note.finding.exactness = TN__EXACT_IDENTICAL;
-  size_add(&note.what, "At the snapshot ", idle, " of ");
-  size_add(&note.what, "", end->level.reserved_bytes, " reserved are cache: wholly free segments that this process keeps for itself.");
+  tn__say_size(&note.what, "At the snapshot ", idle, " of ");
+  tn__say_size(&note.what, "", end->level.reserved_bytes, " reserved are cache: wholly free segments that this process keeps for itself.");
   if (a->history.entry_count && most > a->end.level.allocated_bytes) {
-    size_add(&note.evidence, "this is what is left of the peak: ", most, " were allocated then, ");
-    size_add(&note.evidence, "", a->end.level.allocated_bytes, " are now");
+    tn__say_size(&note.evidence, "this is what is left of the peak: ", most, " were allocated then, ");
+    tn__say_size(&note.evidence, "", a->end.level.allocated_bytes, " are now");
   } else {
     tn__text_printf(&note.evidence, "%llu segments without a live block", (unsigned long long)end->idle_segments);
   }
@@ -224,14 +217,13 @@ static int idle_find(tn__analysis *a) {
 }
 
 static int rounding_find(tn__analysis *a) {
-  tn__rounding rounding = tn__rounding_of(a->history.trace);
   uint64_t bytes = a->peak.level.allocated_bytes - a->peak.level.requested_bytes;
   if (!tn__is_much(bytes, a->peak.level.allocated_bytes, 3)) return TN_OK;
   int divisions = 0;
-  for (int i = 0; i < TN__ROUNDING_INTERVALS; i++) divisions |= rounding.divisions[i] > 1;
+  for (int i = 0; i < TN_CONF_INTERVALS; i++) divisions |= a->history.conf.roundup_divisions[i] > 1;
   tn__note note = tn__note_open(TN__FINDING_ROUNDING, TN__SEVERITY_WASTE, bytes);
   note.finding.exactness = TN__EXACT_IDENTICAL;
-  size_add(&note.what, "", bytes, " (");
+  tn__say_size(&note.what, "", bytes, " (");
   tn__say_share(&note.what, bytes, a->peak.level.allocated_bytes);
   tn__text_add(&note.what, " of allocated at the peak) are added to requests by rounding up.");
   tn__text_printf(&note.evidence, "%u blocks at the peak", a->peak.blocks);

@@ -49,6 +49,12 @@ int tn__unchecked_add(tn__analysis *a, const char *what, const char *why) {
 
 /* ---- words --------------------------------------------------------------------------------------------------------------- */
 
+void tn__say_size(tn_text *text, const char *before, uint64_t bytes, const char *after) {
+  tn__text_add(text, before);
+  tn__text_size(text, bytes);
+  tn__text_add(text, after);
+}
+
 void tn__say_share(tn_text *text, uint64_t part, uint64_t whole) {
   double percent = whole ? 100.0 * (double)part / (double)whole : 0;
   tn__text_printf(text, percent < 9.95 && percent > 0 ? "%.1f %%" : "%.0f %%", percent);

@@ -25,7 +25,8 @@ tn__note tn__note_open(enum tn__finding_code code, enum tn__severity severity, u
 /* Adds it to the analysis and frees it, in any case. */
 int tn__note_close(tn__note *note, tn__analysis *analysis);
 void tn__note_drop(tn__note *note);
-/* "12.5 GiB" into a text, "3.1 %" of a whole, the place of a stack or "code without a recorded stack". */
+/* A size between two pieces of text; "3.1 %" of a whole; the place of a stack, or what stands for it where there is none. */
+void tn__say_size(tn_text *text, const char *before, uint64_t bytes, const char *after);
 void tn__say_share(tn_text *text, uint64_t part, uint64_t whole);
 void tn__say_place(tn_text *text, const tn__analysis *analysis, uint32_t stack);
 /* "train.py:16 forward (linear)": the place with the op that it allocates through. */

@@ -5,8 +5,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
-
-#define LARGE_PAGE ((uint64_t)20 << 20) /* of expandable segments of the large pool; small ones have pages of 2 MiB */
+#include "caching/caching.h"
 
 /* ---- segments from cudaMalloc: whole, by address ------------------------------------------------------------------------- */
 
@@ -21,7 +20,7 @@ static tn__layout_segment segment_of_record(const tn_segment *segment, uint32_t 
 }
 
 static tn__layout_segment segment_of_entry(const tn_entry *entry) {
-  uint32_t small = entry->bytes <= (uint64_t)2 << 20 ? TN_SEGMENT_SMALL : 0;
+  uint32_t small = entry->bytes <= TN__SMALL_SEGMENT_BYTES ? TN_SEGMENT_SMALL : 0;
   return (tn__layout_segment){.addr = entry->addr, .bytes = entry->bytes, .stream = entry->stream, .pool = entry->pool,
                               .flags = small, .record = TN_NONE};
 }
@@ -92,7 +91,7 @@ static int borders_gather(tn__layout *layout, tn_vec *borders) {
     if (entry->action != TN_ACTION_SEGMENT_MAP && entry->action != TN_ACTION_SEGMENT_UNMAP) continue;
     if (tn__chronicle_ignores(history, entry)) continue;
     tn__layout_segment range = segment_of_entry(entry);
-    range.flags = TN_SEGMENT_EXPANDABLE | (entry->bytes % LARGE_PAGE ? TN_SEGMENT_SMALL : 0);
+    range.flags = TN_SEGMENT_EXPANDABLE | (entry->bytes % tn__chronicle_large_page(history) ? TN_SEGMENT_SMALL : 0);
     TN_TRY(borders_add(borders, &range, entry->action == TN_ACTION_SEGMENT_UNMAP ? 1 : -1));
   }
   if (borders->count) qsort(borders->data, borders->count, sizeof(border), border_compare);
