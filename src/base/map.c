@@ -64,6 +64,14 @@ uint32_t tn__map_get(const tn_map *map, uint64_t key) {
   return map->capacity ? map->slots[slot_find(map, key)].value : TN_NONE;
 }
 
+void tn__map_prefetch(const tn_map *map, uint64_t key) {
+#if defined(__GNUC__)
+  if (map->capacity) __builtin_prefetch(&map->slots[slot_home(map, key)]);
+#else
+  (void)map, (void)key;
+#endif
+}
+
 uint32_t tn__map_remove(tn_map *map, uint64_t key) {
   if (!map->capacity) return TN_NONE;
   size_t mask = map->capacity - 1, hole = slot_find(map, key);

@@ -24,6 +24,8 @@ static int names_segment(const tn_entry *entry) {
   return entry->action == TN_ACTION_SEGMENT_ALLOC || entry->action == TN_ACTION_SEGMENT_FREE;
 }
 
+enum { PREFETCH = 12 }; /* entries between asking for a place in the map and looking there */
+
 static int is_active(const tn_segment_block *block) { return block->state != TN_BLOCK_INACTIVE; }
 
 static int place_of(tn__builder *b, tn_addr addr, uint32_t *out) {
@@ -138,6 +140,7 @@ static int match_entries(tn__builder *b) {
   for (uint32_t i = 0; i < b->history->entry_count; i++) {
     const tn_entry *entry = &b->history->entries[i];
     b->history->span_of[i] = TN_NONE;
+    if (i + PREFETCH < b->history->entry_count) tn__map_prefetch(&b->places, entry[PREFETCH].addr);
     int is_same = place != TN_NONE && entry->addr == entry[-1].addr;
     if (!names_block(entry)) {
       TN_TRY(match_other(b, i));
