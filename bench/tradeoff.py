@@ -172,8 +172,7 @@ def show(row: dict[str, Any]) -> None:
     )
 
 
-def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def bench_input(entry: inputs.Input, args: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> None:
     ends: dict[str, dict[str, Any]] = {}
 
     def run(lever: str, make: Callable[[], tuple[Step, dict[str, Any]]], budget: float | str = "") -> None:
@@ -186,7 +185,7 @@ def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str,
             row["measured_extra_ms"] = round(row["ms"] - none["ms"], 2) if none else ""
             found = share(row, none, every) if none and every and row is not none else None
             row["share"] = found if found is not None else ""
-        rows.append(row)
+        keep(row)
         show(row)
 
     for lever, make in levers_of(entry, args.device):
@@ -206,7 +205,6 @@ def bench_input(entry: inputs.Input, args: argparse.Namespace) -> list[dict[str,
     for budget in (1.0, 0.5) if args.compile else ():
         run(f"compile {budget}", functools.partial(compiled, entry, args.device, budget))
     run("none again", lambda: plain(entry, args.device))  # its distance from "none" is the noise of this table
-    return rows
 
 
 def main() -> int:
@@ -222,12 +220,17 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for entry in inputs.find(args.only):
-        rows += bench_input(entry, args)
-        gc.collect()
+
+    def keep(row: dict[str, Any]) -> None:
+        """Written at once: a time limit may end the run at any row."""
+        rows.append(row)
         table = [{column: row.get(column, "") for column in COLUMNS} for row in rows]
         measure.write_csv(args.out, table)
         measure.write_json(args.out.with_suffix(".json"), {"machine": measure.machine(), "rows": table})
+
+    for entry in inputs.find(args.only):
+        bench_input(entry, args, keep)
+        gc.collect()
     return 1 if any("ms" not in row for row in rows) else 0
 
 

@@ -342,16 +342,39 @@ TN_API int tn_snapshot_is_one(const char *path);
 
 typedef struct tn_caching tn_caching; /* PyTorch's CUDA caching allocator, one device, as a pure model */
 
+enum { TN_CONF_INTERVALS = 16 };
+
+/* PyTorch's allocator settings, as in PYTORCH_CUDA_ALLOC_CONF.  All zero = PyTorch's own. */
+typedef struct tn_conf {
+  uint64_t max_split_bytes;              /* blocks from this size on are not split; 0 = all are */
+  uint64_t max_non_split_rounding_bytes; /* what an unsplit block may be too large by; 0 = a large segment */
+  uint64_t large_segment_bytes;          /* for requests above 1 and below 10 MiB; 0 = 20 MiB */
+  double garbage_collection_threshold;   /* of the limit; 0 = off */
+  double memory_fraction;                /* per_process_memory_fraction; 0 = not given */
+  uint32_t roundup_divisions[TN_CONF_INTERVALS]; /* of sizes below 2 MiB, 4 MiB ... 32 GiB, and above; up to 1 = 512-byte steps */
+  uint8_t expandable_segments;
+  uint8_t private_expandable;      /* graphs' and MemPools' segments are expandable too, as since 2.9 or so */
+  uint8_t throw_on_cudamalloc_oom; /* over the limit: out of memory at once, nothing is given back first */
+  uint8_t malloc_async;            /* backend:cudaMallocAsync, which is not this allocator */
+  uint8_t reserved[4];
+} tn_conf;
+
 enum tn_segment_kind { TN_SEGMENT_ALLOC = 1, TN_SEGMENT_FREE, TN_SEGMENT_MAP, TN_SEGMENT_UNMAP };
 
 typedef struct tn_caching_config {
   uint64_t total_bytes; /* of the device; sizes the reservation of expandable segments; 0 = 1 TiB */
   uint64_t limit_bytes; /* set_per_process_memory_fraction as bytes of reserved memory; 0 = none */
-  uint32_t expandable_segments;
+  tn_conf conf;
+  /* Later allocations until a freed block that another stream used is free: PyTorch asks when it allocates.  UINT32_MAX: not
+   * before tn_caching_complete(). */
+  uint32_t event_delay;
   uint32_t reserved;
-  /* Where segments come from; NULL = ascending addresses 2 MiB apart, never reused.  Returns 0 to say the driver is out of memory.
-   * kind is ALLOC for cudaMalloc'ed segments and MAP for the reservation of an expandable segment. */
+  /* Where segments come from; NULL = each below the one before, as CUDA goes about it, 2 MiB apart and never reused.  It matters, for
+   * of free blocks of one size the lowest is taken.  Returns 0 to say the driver is out of memory.  kind is ALLOC for cudaMalloc'ed
+   * segments and MAP for the reservation of an expandable segment. */
   tn_addr (*segment_addr)(void *user, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream);
+  /* Whether the driver has memory for pages of an expandable segment; NULL = always. */
+  int (*segment_map)(void *user, tn_addr addr, uint64_t bytes, uint32_t stream);
   /* Called for each segment event, in order; may be NULL. */
   void (*segment_event)(void *user, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes, uint32_t stream);
   void *user;
@@ -362,15 +385,27 @@ typedef struct tn_stat { uint64_t current, peak, allocated, freed; } tn_stat; /*
 typedef struct tn_caching_stats { /* names as in torch.cuda.memory_stats() */
   tn_stat allocation, segment, active, inactive_split;
   tn_stat allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
+  tn_stat oversize_allocations, oversize_segments; /* of at least max_split_bytes; none without it */
   uint64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
 } tn_caching_stats;
 
 TN_API int tn_caching_new(const tn_caching_config *config, tn_caching **out);
 TN_API void tn_caching_free(tn_caching *caching);
-/* TN_ELIMIT: out of memory, after the retry chain; the stats have counted it and the model goes on. */
+/* Streams are numbered in the order of their handles: the allocator's searches go by it.  TN_ELIMIT: out of memory, after the retry
+ * chain; the stats have counted it and the model goes on. */
 TN_API int tn_caching_alloc(tn_caching *caching, uint64_t bytes, uint32_t stream, tn_addr *out);
+/* The same from a CUDA graph's or a MemPool's memory, while that is being captured or in use.  Pools are numbered from 1, without
+ * large gaps; 0 is PyTorch's own. */
+TN_API int tn_caching_alloc_from(tn_caching *caching, uint32_t pool, uint64_t bytes, uint32_t stream, tn_addr *out);
 /* TN_ENOENT: no live block at addr. */
 TN_API int tn_caching_dealloc(tn_caching *caching, tn_addr addr);
+/* Tensor.record_stream(): the block's end waits for that stream too.  TN_ENOENT: no live block at addr. */
+TN_API int tn_caching_record_stream(tn_caching *caching, tn_addr addr, uint32_t stream);
+/* The streams that a freed block waited for have reached its end.  TN_ENOENT: no block waits at addr. */
+TN_API int tn_caching_complete(tn_caching *caching, tn_addr addr);
+/* The graph or MemPool is gone: what is free of its memory can be given back, after that of pools released before.  Allocating from it
+ * again takes it back into use. */
+TN_API int tn_caching_release_pool(tn_caching *caching, uint32_t pool);
 TN_API int tn_caching_empty_cache(tn_caching *caching);
 TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *out);
 /* The smallest limit_bytes under which no allocation since the last call would have gone through the retry chain.  With expandable
@@ -378,9 +413,89 @@ TN_API void tn_caching_get_stats(const tn_caching *caching, tn_caching_stats *ou
 TN_API uint64_t tn_caching_limit_needed(tn_caching *caching);
 TN_API void tn_caching_reset_peaks(tn_caching *caching);
 TN_API uint64_t tn_caching_round(uint64_t bytes); /* requested -> allocated, default settings */
-/* Visits free and live blocks in address order; live is 0 or 1, requested is 0 for free blocks. */
+/* Visits blocks in address order, those without memory left out; state is tn_block_state, requested is 0 for free blocks. */
 TN_API void tn_caching_walk(const tn_caching *caching, void (*visit)(void *user, tn_addr segment, tn_addr addr, uint64_t bytes,
-                                                                     uint64_t requested, int live), void *user);
+                                                                     uint64_t requested, int state), void *user);
+
+/* ---- replay -------------------------------------------------------------------------------------------------------------- */
+
+/* The settings in a PYTORCH_CUDA_ALLOC_CONF string, by the rules of the PyTorch that wrote the trace; NULL = the newest.  TN_EINVAL names
+ * the key that is unknown or wrong. */
+TN_API int tn_conf_parse(const char *text, const tn_trace *trace, tn_conf *out, tn_error *err);
+/* The settings that a snapshot was recorded under; PyTorch's own where it does not say. */
+TN_API int tn_conf_recorded(const tn_trace *trace, tn_conf *out, tn_error *err);
+/* The string that gives these settings, "" for PyTorch's own; malloc'ed: tn_text_free(). */
+TN_API int tn_conf_format(const tn_conf *conf, char **out);
+
+typedef struct tn_replay_options {
+  const tn_conf *conf;  /* NULL: the settings that it was recorded under */
+  uint64_t limit_bytes; /* of reserved memory; 0 = as far as the recording tells */
+  uint32_t device;      /* CUDA's ordinal; TN_NONE = the one with most entries */
+  uint32_t reserved;
+} tn_replay_options;
+
+enum tn_exactness {
+  TN_EXACT_NO,  /* the model came out otherwise: see difference */
+  TN_EXACT_YES, /* every segment event in order, and at the end every segment and block, were as recorded */
+  TN_EXACT_NOT_COMPARED /* other settings than the recorded ones, so a prediction */
+};
+
+typedef struct tn_replay_result {
+  tn_conf conf;            /* that it was replayed under */
+  uint64_t limit_bytes;    /* likewise; 0 = none */
+  uint32_t device;         /* CUDA's ordinal */
+  uint32_t exactness;      /* tn_exactness */
+  uint32_t is_complete;    /* 0: blocks lived already when the history begins, and peaks count from there */
+  uint32_t limit_inferred; /* from what the recorded run was refused */
+  uint32_t entries, allocs; /* of the device; among them allocations, the failed ones too */
+  uint32_t ooms_recorded;   /* allocations that failed when it was recorded */
+  uint32_t ooms_served;     /* of these, how many the replay served */
+  uint32_t oom_entry;       /* first entry that the replay found no memory for though the recorded run did; TN_NONE */
+  uint64_t oom_bytes;       /* what it asked for */
+  uint64_t stalls;          /* allocations for which memory had to be given back first: each waits for the device */
+  uint64_t recorded_bytes;  /* most that was reserved in the recorded run */
+  uint64_t ideal_bytes;     /* most that was in use at once, or would have been when an allocation failed: no setting needs less */
+  tn_caching_stats stats;   /* current = at the end */
+  uint32_t difference_entry; /* TN_NONE: at the end */
+  uint32_t reserved;
+  char difference[240];      /* "" when exact or not compared */
+} tn_replay_result;
+
+/* Replays a snapshot's history of one device.  Under the recorded settings segments lie where they were recorded, so the outcome can be
+ * compared; when that differs, and under other settings, segments are placed as predict.h says and the result is a prediction.
+ * TN_EPARTIAL: there is no history.  TN_ENOENT: no such device. */
+TN_API int tn_replay(const tn_trace *trace, const tn_replay_options *options, tn_replay_result *out, tn_error *err);
+
+/* Which settings would serve this history best. */
+typedef struct tn_tune tn_tune;
+
+typedef struct tn_tune_options {
+  uint64_t limit_bytes; /* as in tn_replay_options */
+  uint32_t device;
+  uint32_t threads;     /* 0 = one for each core */
+  void (*progress)(void *user, size_t done, size_t total); /* from one thread at a time; NULL = none */
+  void *user;
+} tn_tune_options;
+
+typedef struct tn_tune_row {
+  tn_replay_result result;
+  const char *setting;  /* for PYTORCH_CUDA_ALLOC_CONF; belongs to the tn_tune */
+  uint32_t changes;     /* keys in it */
+  uint32_t is_recorded; /* the settings that it was recorded under, predicted like the others */
+} tn_tune_row;
+
+/* Replays the history under every setting of a list that its PyTorch has, then under variations of the best ones, on all cores. */
+TN_API int tn_tune_new(const tn_trace *trace, const tn_tune_options *options, tn_tune **out, tn_error *err);
+TN_API void tn_tune_free(tn_tune *tune);
+/* All of them.  The first is the one to use: of those that serve the run best and need least, within 2 %, the simplest. */
+TN_API const tn_tune_row *tn_tune_rows(const tn_tune *tune, size_t *out_count);
+TN_API const tn_tune_row *tn_tune_recorded(const tn_tune *tune);
+/* How the recorded run itself came out under tn_replay(). */
+TN_API const tn_replay_result *tn_tune_exact(const tn_tune *tune);
+
+/* Reports as text or JSON, malloc'ed: tn_text_free(). */
+TN_API int tn_report_replay(const tn_replay_result *result, int json, char **out);
+TN_API int tn_report_tune(const tn_tune *tune, int json, char **out);
 
 /* ---- device profiles ----------------------------------------------------------------------------------------------------- */
 
@@ -428,6 +543,65 @@ TN_API int tn_estimate(const tn_trace *trace, const tn_profile *profile, const t
 /* The whole report as text or JSON, malloc'ed, to be given back by tn_text_free().  budget_bytes 0 = the card's size. */
 TN_API int tn_report_estimate(const tn_trace *trace, const tn_profile *profile, uint64_t budget_bytes, int json, char **out);
 TN_API void tn_text_free(char *text);
+
+/* ---- explain ------------------------------------------------------------------------------------------------------------- */
+
+/* What a snapshot says of each device: who held memory, how high it went, what was wrong. */
+typedef struct tn_explain tn_explain;
+
+typedef struct tn_explain_options {
+  uint32_t device;      /* CUDA's ordinal; TN_NONE = all that hold or did something */
+  uint32_t stack_depth; /* frames shown of each stack; 0 = one line for the place and its op */
+  uint32_t width;       /* columns of the text; 0 = 100 */
+  uint32_t reserved;
+  uint64_t total_bytes; /* of the card, or what the process may use; 0 = not known */
+} tn_explain_options;
+
+/* options NULL = all devices.  The trace must have passed tn_trace_check() and outlive the result.  TN_ENOENT: no such device. */
+TN_API int tn_explain_new(const tn_trace *trace, const tn_explain_options *options, tn_explain **out, tn_error *err);
+TN_API void tn_explain_free(tn_explain *explain); /* NULL is legal */
+TN_API size_t tn_explain_count(const tn_explain *explain); /* devices */
+
+typedef struct tn_explain_result { /* of one device */
+  uint32_t device, steps, entries, findings;
+  uint64_t allocated_bytes, reserved_bytes; /* at the snapshot */
+  uint64_t peak_allocated_bytes, peak_reserved_bytes;
+  uint64_t waste_bytes;         /* peak_reserved - peak_allocated: what perfect packing would have saved */
+  double leak_bytes_per_step;   /* 0: none was found */
+  uint32_t growth_is_known;     /* 0: too few steps to say */
+  uint32_t is_host;             /* 1: pinned host memory */
+  uint64_t by_category[TN_CATEGORY_COUNT]; /* at the allocated peak; inferred unless the file says it */
+} tn_explain_result;
+
+TN_API int tn_explain_get_result(const tn_explain *explain, size_t at, tn_explain_result *out); /* TN_ENOENT: at is too large */
+
+typedef struct tn_explain_limits {
+  uint64_t reserved_bytes;      /* at the peak; 0 = no limit */
+  uint64_t leak_bytes_per_step; /* when leak_is_given */
+  double waste_percent;         /* of reserved at its peak, when waste_is_given */
+  uint32_t leak_is_given, waste_is_given;
+} tn_explain_limits;
+
+/* TN_ELIMIT: a limit is exceeded; which and by how much is in *err.  TN_EPARTIAL: it cannot be checked, and why. */
+TN_API int tn_explain_check(const tn_explain *explain, const tn_explain_limits *limits, tn_error *err);
+/* The report as text or JSON, malloc'ed, to be given back by tn_text_free().  title: what the text calls the file. */
+TN_API int tn_report_explain(const tn_explain *explain, const char *title, int json, char **out);
+
+typedef struct tn_diff_side {
+  const tn_trace *trace;     /* a snapshot or a capture; passed tn_trace_check() */
+  const char *title;         /* what the text calls it */
+  const tn_profile *profile; /* of the card; needed for a capture, else NULL */
+} tn_diff_side;
+
+typedef struct tn_diff_options {
+  uint32_t device; /* of snapshots; TN_NONE = in each the one with the highest peak */
+  uint32_t width;  /* columns of the text; 0 = 100 */
+} tn_diff_options;
+
+/* What changed from a to b at their allocated peaks, by category, and by who allocated (module and op of captures); a snapshot and a
+ * capture can only be compared by category.  malloc'ed: tn_text_free().  TN_ENOENT: no such device, or nothing in the trace. */
+TN_API int tn_report_diff(const tn_diff_side *a, const tn_diff_side *b, const tn_diff_options *options, int json, char **out,
+                          tn_error *err);
 
 /* ---- the planner --------------------------------------------------------------------------------------------------------- */
 
@@ -512,6 +686,158 @@ typedef struct tn_search_best {
 TN_API int tn_search_get_best(const tn_search *search, tn_search_best *out);
 /* PASS and "rebuilt" of the best plan so far, to be given back by tn_text_free().  TN_ENOENT when nothing was offered. */
 TN_API int tn_search_best_json(const tn_search *search, char **out_pass, char **out_rebuilt);
+
+/* ---- out-of-memory messages ---------------------------------------------------------------------------------------------- */
+
+/* Who gave up. */
+#define TN_OOM_FORMS(X)                                                                                                       \
+  X(CACHING, "caching")       /* PyTorch's caching allocator, of any device */                                                \
+  X(ASYNC, "async")           /* PyTorch's cudaMallocAsync backend */                                                         \
+  X(MPS, "mps")               /* PyTorch on Metal */                                                                          \
+  X(DRIVER, "driver")         /* the driver, asked by something other than PyTorch's allocator */                             \
+  X(LIBRARY, "library")       /* cuBLAS, cuDNN and their like */                                                              \
+  X(COLLECTIVE, "collective") /* NCCL and its like */                                                                         \
+  X(PINNED, "pinned")         /* page-locked host memory */                                                                   \
+  X(HOST, "host")             /* ordinary host memory */                                                                      \
+  X(SHARED, "shared")         /* the host's shared memory, /dev/shm */                                                        \
+  X(KILLED, "killed")         /* the system ended a process to get memory back */                                             \
+  X(ASSERT, "assert")         /* a check inside PyTorch's allocator failed */                                                 \
+  X(SIZE, "size")             /* a size that no machine has */                                                                \
+  X(BARE, "bare")             /* only the words "out of memory" */
+enum tn_oom_form {
+#define TN_OOM_FORM_ENUM(name, text) TN_OOM_FORM_##name,
+  TN_OOM_FORMS(TN_OOM_FORM_ENUM)
+#undef TN_OOM_FORM_ENUM
+      TN_OOM_FORM_COUNT
+};
+
+/* What a message may say, in our words. */
+#define TN_OOM_READINGS(X)                                                                                                    \
+  X(ASKED, "asked")             /* the allocation that failed; a caching allocator prints the segment it wanted for it */      \
+  X(TOTAL, "total")             /* what the device has */                                                                     \
+  X(FREE, "free")               /* what the device has free */                                                                \
+  X(ALLOWED, "allowed")         /* a limit on this process: of reserved memory */                                             \
+  X(ALLOCATED, "allocated")     /* live blocks */                                                                             \
+  X(ACTIVE, "active")           /* allocated, and freed but still used by a stream */                                         \
+  X(POOLS, "pools")             /* free blocks of private pools, as of CUDA graphs */                                         \
+  X(UNALLOCATED, "unallocated") /* reserved, in no live block and in no private pool */                                       \
+  X(RESERVED, "reserved")       /* allocated + pools + unallocated */                                                         \
+  X(PROCESS, "process")         /* device-used of this process */                                                             \
+  X(OTHERS, "others")           /* device-used of the other processes listed; Metal: all but PyTorch's own */
+enum tn_oom_reading {
+#define TN_OOM_READING_ENUM(name, text) TN_OOM_##name,
+  TN_OOM_READINGS(TN_OOM_READING_ENUM)
+#undef TN_OOM_READING_ENUM
+      TN_OOM_READING_COUNT
+};
+
+/* What the program was doing, by the traceback or the text around the message. */
+#define TN_OOM_MOMENTS(X)                                                                                                     \
+  X(LOSS, "loss") X(ATTENTION, "attention") X(BACKWARD, "backward") X(OPTIMIZER, "optimizer") X(EVALUATION, "evaluation")      \
+  X(LOADING, "loading") X(SAVING, "saving") X(GATHERING, "gathering") X(CAPTURE, "capture") X(PINNING, "pinning") X(START, "start")
+enum tn_oom_moment {
+#define TN_OOM_MOMENT_ENUM(name, text) TN_OOM_MOMENT_##name,
+  TN_OOM_MOMENTS(TN_OOM_MOMENT_ENUM)
+#undef TN_OOM_MOMENT_ENUM
+      TN_OOM_MOMENT_COUNT
+};
+
+/* Why, as far as the numbers tell. */
+#define TN_OOM_CAUSES(X)                                                                                                      \
+  X(UNKNOWN, "unknown")          /* the text has too few numbers */                                                           \
+  X(LIMIT, "limit")              /* a limit on this process, below what the device had */                                     \
+  X(TOO_LARGE, "too large")      /* one request larger than the device */                                                     \
+  X(OTHERS, "other processes")   /* other processes hold it */                                                                \
+  X(FRAGMENTED, "fragmented")    /* enough was unused, in pieces between live blocks */                                       \
+  X(POOLS, "private pools")      /* private pools hold it, unused */                                                          \
+  X(OUTSIDE, "outside PyTorch")  /* memory that PyTorch does not manage: this process's libraries, or processes not listed */  \
+  X(TENSORS, "live tensors")     /* this process's tensors fill it */                                                         \
+  X(SPILLED, "spilled")          /* more is allocated than the device has: the driver pages to host memory */                  \
+  X(REFUSED, "refused")          /* enough was free, and yet */                                                               \
+  X(NO_ROOM, "no room outside")  /* a library found no room beside PyTorch's reserved memory */                                \
+  X(HOST, "host memory")         /* the machine's memory, not the device's */                                                 \
+  X(DEFECT, "defect")            /* not a lack of memory: a wrong size, or a known fault */
+enum tn_oom_cause {
+#define TN_OOM_CAUSE_ENUM(name, text) TN_OOM_CAUSE_##name,
+  TN_OOM_CAUSES(TN_OOM_CAUSE_ENUM)
+#undef TN_OOM_CAUSE_ENUM
+      TN_OOM_CAUSE_COUNT
+};
+
+typedef struct tn_oom_size { uint64_t bytes, slack; } tn_oom_size; /* printing rounds: the true size is within bytes +- slack */
+
+typedef struct tn_oom_process {
+  uint64_t pid; /* as the driver counts: in a container not what the container sees */
+  tn_oom_size used;
+  uint32_t known;   /* 1: used was printed; 0: the driver does not tell */
+  uint32_t is_self; /* 1: this process, by its memory: none of those listed was named as such */
+} tn_oom_process;
+
+enum { TN_OOM_PROCESSES_MAX = 32 };
+
+enum {
+  TN_OOM_SOFT = 1 << 0,       /* an error that lack of memory often causes, among others */
+  TN_OOM_UNTOLD = 1 << 1,     /* a size was printed as 2^64 bytes: the driver does not tell it, or there is no limit */
+  TN_OOM_CUT = 1 << 2,        /* the message ends before what its form always has */
+  TN_OOM_EXPANDABLE = 1 << 3, /* the text around it says that expandable segments are on */
+  TN_OOM_HINT_SPLIT = 1 << 4, /* the message's own advice is max_split_size_mb */
+  TN_OOM_HINT_EXPANDABLE = 1 << 5, /* and this one expandable_segments */
+  TN_OOM_CACHED = 1 << 6      /* "cached" as torch 1.0 to 1.3 printed it */
+};
+
+typedef struct tn_oom {
+  uint32_t known;   /* bit 1 << TN_OOM_...: the text has it, or it follows from what the text has */
+  uint32_t derived; /* of those, the ones that follow */
+  tn_oom_size sizes[TN_OOM_READING_COUNT]; /* by reading; only where known */
+  uint32_t process_count;    /* listed by number; the first TN_OOM_PROCESSES_MAX are kept, OTHERS sums all but this one */
+  uint32_t processes_untold; /* of those, how many without a size */
+  tn_oom_process processes[TN_OOM_PROCESSES_MAX];
+  int32_t device, rank; /* negative = not said */
+  uint32_t flags;       /* TN_OOM_SOFT ... */
+  uint32_t moments;     /* bit 1 << TN_OOM_MOMENT_... */
+  uint32_t unread;      /* sizes within the message that no reading was found for */
+  uint32_t repeats;     /* how often a log has it */
+  uint32_t form;        /* tn_oom_form */
+  uint32_t reserved;
+  uint64_t line, offset; /* where it begins, from 1 and from 0 */
+  char backend[16];      /* "cuda", "hip", "xpu", "mps", "npu" ...; "" when not said */
+  char name[64];         /* the words it was known by: "CUBLAS_STATUS_ALLOC_FAILED" */
+  char place[128];       /* the user's innermost line: "train.py:41 in training_step"; "" */
+} tn_oom;
+
+/* The message to explain in a text of any kind: one message, or a log.  NULs and other binary bytes are passed over.
+ * TN_ENOENT: there is none. */
+TN_API int tn_oom_parse(const char *text, size_t len, tn_oom *out, tn_error *err);
+
+/* A log of any length, in pieces.  Memory is bounded: it keeps the distinct messages, and counts how often each comes. */
+typedef struct tn_oom_log tn_oom_log;
+
+TN_API int tn_oom_log_new(tn_oom_log **out);
+TN_API void tn_oom_log_free(tn_oom_log *log); /* NULL is legal */
+TN_API int tn_oom_log_add(tn_oom_log *log, const char *bytes, size_t len);
+TN_API int tn_oom_log_end(tn_oom_log *log); /* no more pieces; needed before the messages are read */
+/* The distinct messages in order, count in *out_count; in *out_chosen (may be NULL) the place of the one to explain: of the best
+ * kind there is, the last of each rank, and of those the first.  NULL when there are none.  Valid until the next add. */
+TN_API const tn_oom *tn_oom_log_messages(const tn_oom_log *log, size_t *out_count, size_t *out_chosen);
+
+TN_API int tn_oom_cause(const tn_oom *oom); /* tn_oom_cause */
+TN_API const char *tn_oom_cause_name(int cause);
+/* Verdict, account, and what would have helped, as text or JSON; malloc'ed: tn_text_free(). */
+TN_API int tn_report_oom(const tn_oom *messages, size_t count, size_t chosen, int json, char **out);
+
+/* ---- html ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct tn_html_options {
+  const char *name;           /* of the snapshot, shown as the page's title; NULL = none */
+  uint64_t total_bytes;       /* of the card, or the limit of the process; 0 = not known */
+  uint64_t history_bytes_max; /* of the file for who held what at which moment; larger histories are thinned out; 0 = 3 MiB */
+} tn_html_options;
+
+/* What explain says of a snapshot as one HTML file that needs no network: memory over time, the segments at any moment, findings.
+ * options may be NULL.  The page in *out, to be given back by tn_text_free().  TN_EINVAL: the trace has no device's history. */
+TN_API int tn_report_html(const tn_trace *trace, const tn_html_options *options, char **out, tn_error *err);
+/* The same into a file, replaced at once: TN_EIO, path is as it was. */
+TN_API int tn_report_html_save(const tn_trace *trace, const tn_html_options *options, const char *path, tn_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,9 @@
 #!/bin/sh
 # setup.sh -- what the build and the tests need: Debian packages and a private .venv.  Quick when it has run before.
 #
-#   scripts/setup.sh [apt] [venv]        both without arguments
+#   scripts/setup.sh [apt] [venv] [browser]        apt and venv without arguments
+#
+# browser: Chromium, for the tests of the HTML report.  They skip without one, so that it is no error when there is none.
 #
 # PYTHON  the interpreter that .venv is made with (python3)
 # TORCH   the requirement for PyTorch (torch==2.13.0)
@@ -26,12 +28,24 @@ have() {
     zlib1g-dev) pkg-config --exists zlib ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     python3-venv) "$PYTHON" -c 'import ensurepip, venv' ;;
+    *) false ;;
   esac >/dev/null 2>&1
 }
 
 setup_apt() {
+  apt_install "$PACKAGES"
+}
+
+setup_browser() {
+  for name in chromium chromium-browser google-chrome google-chrome-stable chrome headless_shell "${CHROMIUM:-}"; do
+    [ -z "$name" ] || ! command -v "$name" >/dev/null || return 0
+  done
+  (apt_install chromium) || say "no Chromium: tests/python/test_html.py will skip"
+}
+
+apt_install() {
   missing=""
-  for package in $PACKAGES; do
+  for package in $1; do
     have "$package" || missing="$missing $package"
   done
   [ -n "$missing" ] || return 0
@@ -79,7 +93,7 @@ END
 [ $# -gt 0 ] || set -- apt venv
 for part in "$@"; do
   case $part in
-    apt | venv) "setup_$part" ;;
+    apt | venv | browser) "setup_$part" ;;
     *) say "unknown part $part"; exit 2 ;;
   esac
 done

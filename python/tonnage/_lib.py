@@ -119,6 +119,10 @@ class tn_search_best(C.Structure):
     ]
 
 
+class tn_html_options(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("total_bytes", C.c_uint64), ("history_bytes_max", C.c_uint64)]
+
+
 _Trace = C.c_void_p
 _Error = C.POINTER(tn_error)
 _Text = C.c_char_p
@@ -148,6 +152,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "tn_profile_parse": (C.c_int, [_Text, C.POINTER(tn_profile), _Error]),
     "tn_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.POINTER(tn_estimate_options), C.POINTER(tn_peak)]),
     "tn_report_estimate": (C.c_int, [_Trace, C.POINTER(tn_profile), C.c_uint64, C.c_int, C.POINTER(C.c_void_p)]),
+    "tn_report_html_save": (C.c_int, [_Trace, C.POINTER(tn_html_options), _Text, _Error]),
     "tn_text_free": (None, [C.c_void_p]),
     "tn_plan_new": (C.c_int, [_Trace, C.POINTER(tn_profile), C.POINTER(tn_plan_options), C.POINTER(C.c_void_p), _Error]),
     "tn_plan_free": (None, [C.c_void_p]),
@@ -346,6 +351,12 @@ def report_estimate(trace: Trace, profile: tn_profile, budget_bytes: int = 0, js
     text = C.c_void_p()
     check(library().tn_report_estimate(trace.handle, C.byref(profile), budget_bytes, int(json), C.byref(text)))
     return take_text(text)
+
+
+def report_html_save(trace: Trace, path: str | os.PathLike[str], *, name: str = "", total_bytes: int = 0, history_bytes_max: int = 0) -> None:
+    """What explain says of a snapshot, as one HTML file."""
+    options, error = tn_html_options(_bytes(name), total_bytes, history_bytes_max), tn_error()
+    check(library().tn_report_html_save(trace.handle, C.byref(options), os.fsencode(path), C.byref(error)), error)
 
 
 class Plan:

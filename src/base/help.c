@@ -69,7 +69,9 @@ static void add_option(tn_text *text, const tn_option_info *info) {
   if (info->env) tn__text_printf(&about, " [$%s]", info->env);
   if (about.failed) text->failed = about.failed;
   tn__text_add(text, "  ");
+  size_t before = text->len;
   tn__option_usage(text, info);
+  if (text->len - before + 2 >= OPTION_COLUMN) tn__text_add(text, "\n"); /* a long one has a line of its own */
   tn__text_tab(text, OPTION_COLUMN);
   tn__text_wrap(text, tn__text_view(&about), OPTION_COLUMN, WIDTH);
   tn__text_add(text, "\n");

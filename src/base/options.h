@@ -16,13 +16,17 @@ extern "C" {
 /* ---- verbs --------------------------------------------------------------------------------------------------------------- */
 
 enum tn_verb_home { TN_HOME_NATIVE, TN_HOME_PYTHON }; /* who runs it: this program, or python3 -m tonnage */
-enum tn_verb_group { TN_GROUP_BEFORE, TN_GROUP_RUN, TN_GROUP_TOOLS, TN_GROUP_COUNT };
+enum tn_verb_group { TN_GROUP_BEFORE, TN_GROUP_RUN, TN_GROUP_AFTER, TN_GROUP_TOOLS, TN_GROUP_COUNT };
 
 /* id, name, home, group, least positional arguments, most (-1: any number), their names, summary */
 #define TN_VERBS(X)                                                                                                     \
   X(ESTIMATE, "estimate", PYTHON, BEFORE, 1, -1, "RECIPE [KEY=VALUE ...]", "Will it fit, and where do the bytes go?")   \
   X(PLAN, "plan", PYTHON, BEFORE, 1, -1, "RECIPE [KEY=VALUE ...]", "The cheapest change that makes it fit")             \
   X(FIT, "fit", PYTHON, RUN, 1, -1, "RECIPE [KEY=VALUE ...]", "Make it fit, and train")                                 \
+  X(EXPLAIN, "explain", NATIVE, AFTER, 0, 1, "[FILE]", "Why it ran out of memory, and what would have helped")       \
+  X(TUNE, "tune", NATIVE, AFTER, 1, 1, "FILE", "The allocator settings that would serve a recorded run best")             \
+  X(REPLAY, "replay", NATIVE, AFTER, 1, 1, "FILE", "A recorded run under the settings it had, or others")                 \
+  X(DIFF, "diff", NATIVE, AFTER, 2, 2, "A B", "What changed between two snapshots, or two captured traces")            \
   X(CAPTURE, "capture", PYTHON, TOOLS, 1, -1, "RECIPE [KEY=VALUE ...]", "Write the trace of a training step to a file") \
   X(REPORT, "report", NATIVE, TOOLS, 1, 1, "TRACE", "The estimate of a captured trace")                                 \
   X(PROFILE, "profile", PYTHON, TOOLS, 0, 0, "", "Measure this machine's device into a small file")                     \
@@ -42,6 +46,8 @@ enum tn_verb {
   (TN_VERB_BIT(TN_VERB_ESTIMATE) | TN_VERB_BIT(TN_VERB_PLAN) | TN_VERB_BIT(TN_VERB_FIT) | TN_VERB_BIT(TN_VERB_CAPTURE) | \
    TN_VERB_BIT(TN_VERB_PROFILE))
 #define TN_VERBS_RECIPE (TN_VERBS_PYTHON & ~TN_VERB_BIT(TN_VERB_PROFILE))
+#define TN_VERBS_REPLAY (TN_VERB_BIT(TN_VERB_TUNE) | TN_VERB_BIT(TN_VERB_REPLAY))
+#define TN_VERBS_SNAPSHOT (TN_VERB_BIT(TN_VERB_EXPLAIN) | TN_VERB_BIT(TN_VERB_DIFF))
 #define TN_VERBS_PLANNING (TN_VERB_BIT(TN_VERB_PLAN) | TN_VERB_BIT(TN_VERB_FIT))
 
 typedef struct tn_verb_info {
@@ -73,11 +79,18 @@ enum tn_option_kind {
 
 /* id, long name, short name or 0, kind, argument name, choices, default, environment, verbs, help */
 #define TN_OPTIONS(X)                                                                                                        \
+  X(ORDINAL, "device", 'd', TEXT, "N", NULL, NULL, NULL, TN_VERBS_REPLAY | TN_VERB_BIT(TN_VERB_DIFF),                        \
+    "CUDA's number of the device; without it, the one with most entries")                                                    \
   X(DEVICE, "device", 'd', TEXT, "NAME", NULL, NULL, "TONNAGE_DEVICE",                                                       \
-    TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT),                                                                           \
-    "the card to train on: a profile's name (h200, a100-80, rtx4090, cpu) or its file; without it, the card at hand, or the trace's") \
+    TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT) | TN_VERB_BIT(TN_VERB_EXPLAIN),                                            \
+    "the card to train on: a profile's name (h200, a100-80, rtx4090, cpu) or its file; without it, the card at hand, or the trace's; " \
+    "of a snapshot also the number of one of its devices")                                                                   \
+  X(CONF, "conf", 'c', TEXT, "STRING", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_REPLAY),                                        \
+    "settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; without it, the recorded ones")                                \
+  X(LIMIT, "limit", 'l', SIZE, "SIZE", NULL, NULL, NULL, TN_VERBS_REPLAY,                                                    \
+    "memory that the allocator may reserve (set_per_process_memory_fraction): 22GiB; without it, as far as the file tells")  \
   X(BUDGET, "budget", 'b', SIZE, "SIZE", NULL, NULL, "TONNAGE_BUDGET",                                                       \
-    TN_VERBS_PLANNING | TN_VERB_BIT(TN_VERB_ESTIMATE) | TN_VERB_BIT(TN_VERB_REPORT),                                         \
+    TN_VERBS_PLANNING | TN_VERB_BIT(TN_VERB_ESTIMATE) | TN_VERB_BIT(TN_VERB_REPORT) | TN_VERB_BIT(TN_VERB_EXPLAIN),          \
     "device memory that the process may use, context included: 12GiB, 8GB, 0.5g; without it, what the card has")             \
   X(STEPS, "steps", 'n', NUMBER, "N", NULL, "20", NULL, TN_VERB_BIT(TN_VERB_FIT), "training steps to run")                   \
   X(PLAN, "plan", 0, FILE, "FILE", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_FIT), "run this plan instead of making one")        \
@@ -90,7 +103,20 @@ enum tn_option_kind {
     "write the result to FILE: the plan, the trace or the profile")                                                          \
   X(TRACE, "trace", 0, FILE, "FILE", NULL, NULL, NULL, TN_VERBS_PLANNING | TN_VERB_BIT(TN_VERB_ESTIMATE),                    \
     "also write the captured trace to FILE")                                                                                 \
-  X(JSON, "json", 0, FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON | TN_VERB_BIT(TN_VERB_REPORT),                            \
+  X(MESSAGE, "message", 'm', TEXT, "TEXT", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                   \
+    "explain this out-of-memory message")                                                                                    \
+  X(HTML, "html", 0, FILE, "PAGE", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                                            \
+    "also write the report of a snapshot to PAGE: one HTML file with memory over time and the segments at any moment")       \
+  X(STACK_DEPTH, "stack-depth", 0, NUMBER, "N", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                              \
+    "show N frames of each stack, innermost first")                                                                          \
+  X(FAIL_ABOVE, "fail-above", 0, SIZE, "SIZE", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                               \
+    "end with status 1 when more than SIZE is reserved at the peak")                                                         \
+  X(FAIL_LEAK, "fail-leak", 0, TEXT, "SIZE/step", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                            \
+    "end with status 1 when memory grows by more than SIZE a step, with 5 when the steps do not show it")                    \
+  X(FAIL_WASTE, "fail-waste", 0, TEXT, "PERCENT", NULL, NULL, NULL, TN_VERB_BIT(TN_VERB_EXPLAIN),                            \
+    "end with status 1 when more than PERCENT of what is reserved at most is never allocated at once")                       \
+  X(JSON, "json", 0, FLAG, NULL, NULL, NULL, NULL,                                                                           \
+    TN_VERBS_PYTHON | TN_VERBS_REPLAY | TN_VERBS_SNAPSHOT | TN_VERB_BIT(TN_VERB_REPORT),                                     \
     "print JSON, sizes in bytes, instead of text")                                                                           \
   X(QUIET, "quiet", 'q', FLAG, NULL, NULL, NULL, NULL, TN_VERBS_PYTHON, "no progress and no remarks on stderr")              \
   X(COLOR, "color", 0, CHOICE, "WHEN", "auto,always,never", "auto", "TONNAGE_COLOR",                                         \

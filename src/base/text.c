@@ -83,10 +83,23 @@ void tn__text_tab(tn_text *text, size_t column) {
     tn__text_fill(text, ' ', 1);
 }
 
+/* Up to where a line may break: a number and its unit stay together ("1.17 GiB", "12 %"). */
+static size_t word_len(const char *word) {
+  static const char *const units[] = {"%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "s"};
+  size_t len = strcspn(word, " \n");
+  if (!len || word[len] != ' ' || word[len - 1] < '0' || word[len - 1] > '9') return len;
+  const char *next = word + len + 1;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    size_t unit = strlen(units[i]);
+    if (strncmp(next, units[i], unit) == 0 && (!next[unit] || strchr(" \n,.;:)/", next[unit]))) return len + 1 + strcspn(next, " \n");
+  }
+  return len;
+}
+
 void tn__text_wrap(tn_text *text, const char *add, size_t indent, size_t width) {
   int first = 1; /* no space before the first word of a line */
   for (const char *word = add + strspn(add, " \n"); *word;) {
-    size_t len = strcspn(word, " \n");
+    size_t len = word_len(word);
     if (!first && line_len(text) + 1 + len > width) {
       tn__text_fill(text, '\n', 1);
       tn__text_fill(text, ' ', indent);

@@ -27,7 +27,8 @@ void tn__text_fill(tn_text *text, char with, size_t count);
 void tn__text_size(tn_text *text, uint64_t bytes); /* as tn_size_format() */
 /* Spaces up to the column (0 = first) of the current line, at least one when the line is longer already and not empty. */
 void tn__text_tab(tn_text *text, size_t column);
-/* The text in words, wrapped: first line goes on where the line stands, later ones start at indent; no line over width. */
+/* The text in words, wrapped: first line goes on where the line stands, later ones start at indent; no line over width, unless a word
+ * is.  A number stays with its unit. */
 void tn__text_wrap(tn_text *text, const char *add, size_t indent, size_t width);
 void tn__text_json(tn_text *text, const char *add); /* as a JSON string with its quotes; invalid UTF-8 is passed on */
 /* The finished string in *out, to be given back by tn_text_free(); "" when nothing was added.  The text is empty and usable

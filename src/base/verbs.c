@@ -18,6 +18,22 @@ static const char *const descriptions[TN_VERB_COUNT] = {
                      "are on; what changes numerics has to be allowed.\n" RECIPE_TEXT,
     [TN_VERB_FIT] = "Plans if needed, applies the plan and trains, under an enforced budget. Ends with the peak and the step time, "
                     "predicted and measured. Ctrl-C stops after the step that runs.\n" RECIPE_TEXT,
+    [TN_VERB_EXPLAIN] = "Says what was asked for, who holds the memory, and which action fits these numbers, with the bytes it gives. "
+                        "Takes the message of an out-of-memory error (--message), or a FILE: a log that has such messages in it, of "
+                        "any number of ranks. - is standard input.",
+    [TN_VERB_TUNE] = "Replays a recorded run (a memory snapshot with its history) through an exact model of PyTorch's caching "
+                     "allocator under a hundred settings, those that its PyTorch has, and shows the line to paste. Best is what "
+                     "lets the run go through, then what waits least for memory to be given back, then what reserves least; of "
+                     "settings within 2 % of each other the simplest.\n"
+                     "FILE comes from torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot(). It is "
+                     "assumed that the program does the same whatever the settings.",
+    [TN_VERB_REPLAY] = "Replays a recorded run (a memory snapshot with its history) through a model of PyTorch's caching allocator. "
+                       "Under the recorded settings it says whether the model does every entry as recorded, and where it first "
+                       "differs (exit status 1). With --conf or another --limit it predicts peaks, retries and where memory runs "
+                       "out (exit status 1).\n"
+                       "A history that starts late is replayed from what lived then, found by going backwards from the end.",
+    [TN_VERB_DIFF] = "Compares the peaks of two memory snapshots, or of two captured traces: by category, and by the place that allocated "
+                     "(of captures: by module and op); what changed most comes first.\n",
     [TN_VERB_CAPTURE] = "Writes what one training step does with device memory to one SQLite file: allocations, ops, modules, "
                         "saved tensors. report reads it, and so does any SQL tool.\n" RECIPE_TEXT,
     [TN_VERB_REPORT] = "Shows the estimate of a trace that capture, or --trace, wrote. Needs no PyTorch. Without --device, the "
@@ -35,6 +51,15 @@ static const char *const examples[TN_VERB_COUNT] = {
                      "tonnage plan examples/gpt.py --budget 6GiB --allow precision",
     [TN_VERB_FIT] = "tonnage fit examples/bert.py size=large batch=32 seq=512 --budget 12GiB --steps 20\n"
                     "tonnage fit examples/bert.py size=large batch=32 seq=512 --plan plan.json",
+    [TN_VERB_EXPLAIN] = "tonnage explain train.log\n"
+                        "torchrun train.py 2>&1 | tonnage explain -\n"
+                        "tonnage explain --message \"CUDA out of memory. Tried to allocate 2.00 GiB ...\"",
+    [TN_VERB_TUNE] = "tonnage tune snapshot.pickle\n"
+                     "tonnage tune snapshot.pickle --limit 22GiB --json",
+    [TN_VERB_REPLAY] = "tonnage replay snapshot.pickle\n"
+                       "tonnage replay snapshot.pickle --conf expandable_segments:True --limit 22GiB",
+    [TN_VERB_DIFF] = "tonnage diff before.pickle after.pickle\n"
+                     "tonnage diff small.trace large.trace --json",
     [TN_VERB_CAPTURE] = "tonnage capture examples/bert.py size=base --device h200 -o bert.trace",
     [TN_VERB_REPORT] = "tonnage report bert.trace --budget 8GiB\n"
                        "tonnage report bert.trace --device l4 --json",
@@ -72,6 +97,6 @@ const char *tn__verb_nearest(const char *name) {
 }
 
 const char *tn__verb_group_title(enum tn_verb_group group) {
-  static const char *const titles[TN_GROUP_COUNT] = {"Before the run", "The run", "Tools"};
+  static const char *const titles[TN_GROUP_COUNT] = {"Before the run", "The run", "After the run", "Tools"};
   return titles[group];
 }

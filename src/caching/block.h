@@ -14,7 +14,8 @@ extern "C" {
 
 enum tn__block_state {
   TN__BLOCK_FREE = 1, /* in its pool's free order */
-  TN__BLOCK_LIVE,     /* given out: in the model's map of live addresses */
+  TN__BLOCK_LIVE,     /* given out: in the model's map of held addresses */
+  TN__BLOCK_PENDING,  /* freed while another stream may use it: in that map, and in the model's list */
   TN__BLOCK_UNMAPPED  /* address space without memory, expandable segments only: in its pool's unmapped order */
 };
 
@@ -23,14 +24,17 @@ enum tn__block_state {
 typedef struct tn__block {
   tn_addr addr;
   uint64_t bytes;
-  uint64_t requested;             /* live blocks only */
+  uint64_t requested;             /* live and pending blocks only */
   struct tn__block *prev, *next;  /* neighbours in the segment, NULL at its ends */
-  struct tn__block *left, *right; /* children in an order, see order.h */
-  uint32_t rank;                  /* place among parents and children in an order */
+  struct tn__block *left, *right; /* children in an order, see order.h; right: the next pending one */
+  uint64_t since;   /* free: its pool's searches when it became so; pending: the model's allocs */
+  uint32_t rank;    /* place among parents and children in an order */
   uint32_t stream;
-  uint32_t id;      /* place in the store, for the map of live addresses */
+  uint32_t id;      /* place in the store, for the map of held addresses */
+  uint32_t pool;    /* place in the model's table */
   uint8_t state;    /* tn__block_state */
-  uint8_t is_small; /* its pool */
+  uint8_t is_expandable; /* its segment is */
+  uint8_t is_shared; /* live: another stream uses it too */
 } tn__block;
 
 static inline int tn__block_is_split(const tn__block *block) { return block->prev != NULL || block->next != NULL; }

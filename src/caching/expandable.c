@@ -7,15 +7,17 @@
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint64_t reservation_bytes(const tn_caching *caching, const tn__pool *pool) {
+uint64_t tn__expandable_bytes(const tn_caching *caching, const tn__pool *pool) {
   uint64_t total = caching->config.total_bytes;
   return tn__round_up(total + total / 8, pool->page_bytes);
 }
 
-/* Whether the blocks from this one on, live ones excluded, are bytes long. */
+static int is_open(const tn__block *block) { return block->state == TN__BLOCK_FREE || block->state == TN__BLOCK_UNMAPPED; }
+
+/* Whether the blocks from this one on, up to one that is in use, are bytes long. */
 static int has_room(const tn__block *block, uint64_t bytes) {
   uint64_t room = 0;
-  for (; block && block->state != TN__BLOCK_LIVE && room < bytes; block = block->next) room += block->bytes;
+  for (; block && is_open(block) && room < bytes; block = block->next) room += block->bytes;
   return room >= bytes;
 }
 
@@ -30,9 +32,15 @@ static tn__block *find_room(const tn__pool *pool, uint64_t bytes, uint32_t strea
   return NULL;
 }
 
-/* Maps pages at the start of an unmapped block, bytes or a little more; returns the free block they became part of. */
-static tn__block *map_pages(tn_caching *caching, tn__pool *pool, tn__block *block, uint64_t bytes) {
+static int driver_maps(tn_caching *caching, const tn__block *block, uint64_t bytes) {
+  const tn_caching_config *config = &caching->config;
+  return !config->segment_map || config->segment_map(config->user, block->addr, bytes, block->stream);
+}
+
+/* Maps pages at the start of an unmapped block, bytes or a little more; *out is the free block that they became part of. */
+static int map_pages(tn_caching *caching, tn__pool *pool, tn__block *block, uint64_t bytes, tn__block **out) {
   uint64_t mapped = tn__round_up(bytes, pool->page_bytes);
+  if (!driver_maps(caching, block, mapped)) return TN_ELIMIT;
   tn__order_remove(&pool->unmapped, block);
   if (mapped < block->bytes) tn__order_insert(&pool->unmapped, tn__block_split(caching, block, mapped));
   block->state = TN__BLOCK_FREE;
@@ -40,20 +48,22 @@ static tn__block *map_pages(tn_caching *caching, tn__pool *pool, tn__block *bloc
   caching->stats.num_device_alloc++;
   tn__segment_tell(caching, TN_SEGMENT_MAP, block->addr, mapped, block->stream);
   block = tn__block_merge(caching, &pool->free, block, NULL);
-  tn__order_insert(&pool->free, block);
-  return block;
+  tn__pool_put(pool, block);
+  *out = block;
+  return TN_OK;
 }
 
+/* When the driver runs out half way, what was mapped stays, as free blocks. */
 int tn__expandable_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out) {
-  if (rounded > reservation_bytes(caching, pool)) return TN_ELIMIT;
+  if (rounded > tn__expandable_bytes(caching, pool)) return TN_ELIMIT;
   tn__block *block = find_room(pool, rounded, stream);
   if (!block) {
-    TN_TRY(tn__segment_new(caching, pool, TN_SEGMENT_MAP, reservation_bytes(caching, pool), stream, &block));
+    TN_TRY(tn__segment_new(caching, pool, TN_SEGMENT_MAP, tn__expandable_bytes(caching, pool), stream, &block));
     tn__order_insert(&pool->unmapped, block);
   }
-  if (block->state == TN__BLOCK_UNMAPPED) block = map_pages(caching, pool, block, min_u64(block->bytes, rounded));
+  if (block->state == TN__BLOCK_UNMAPPED) TN_TRY(map_pages(caching, pool, block, min_u64(block->bytes, rounded), &block));
   while (block->bytes < rounded) /* free, then unmapped */
-    block = map_pages(caching, pool, block->next, min_u64(block->next->bytes, rounded - block->bytes));
+    TN_TRY(map_pages(caching, pool, block->next, min_u64(block->next->bytes, rounded - block->bytes), &block));
   tn__order_remove(&pool->free, block);
   *out = block;
   return TN_OK;
@@ -69,9 +79,9 @@ int tn__expandable_unmap(tn_caching *caching, tn__pool *pool, tn__block *block) 
   if (base + begin > block->addr) {
     tn__block *edge = block;
     block = tn__block_split(caching, edge, base + begin - edge->addr);
-    tn__order_insert(&pool->free, edge);
+    tn__pool_put(pool, edge);
   }
-  if (end - begin < block->bytes) tn__order_insert(&pool->free, tn__block_split(caching, block, end - begin));
+  if (end - begin < block->bytes) tn__pool_put(pool, tn__block_split(caching, block, end - begin));
   tn__stat_sub(&caching->stats.reserved_bytes, end - begin);
   caching->stats.num_device_free++;
   tn__segment_tell(caching, TN_SEGMENT_UNMAP, block->addr, block->bytes, block->stream);

@@ -83,6 +83,19 @@ tn__block *tn__order_from(const tn__order *order, tn__order_key key) {
   return found;
 }
 
+tn__block *tn__order_before(const tn__order *order, tn__order_key key) {
+  tn__block *found = NULL;
+  for (tn__block *at = order->root; at;) {
+    if (key_before(key_of(order, at), key)) {
+      found = at;
+      at = at->right;
+    } else {
+      at = at->left;
+    }
+  }
+  return found;
+}
+
 tn__block *tn__order_first(const tn__order *order) { return tn__order_from(order, (tn__order_key){0, 0, 0}); }
 
 tn__block *tn__order_after(const tn__order *order, const tn__block *block) {

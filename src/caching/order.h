@@ -30,6 +30,8 @@ void tn__order_insert(tn__order *order, tn__block *block);
 void tn__order_remove(tn__order *order, tn__block *block); /* which must be in it */
 /* The first block that is not before the key, or NULL. */
 tn__block *tn__order_from(const tn__order *order, tn__order_key key);
+/* The last block that is before the key, or NULL. */
+tn__block *tn__order_before(const tn__order *order, tn__order_key key);
 tn__block *tn__order_first(const tn__order *order);
 /* The block after this one, or NULL. */
 tn__block *tn__order_after(const tn__order *order, const tn__block *block);

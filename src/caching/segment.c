@@ -41,24 +41,22 @@ void tn__segment_tell(tn_caching *caching, enum tn_segment_kind kind, tn_addr ad
 
 static tn_addr segment_addr(tn_caching *caching, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream) {
   if (caching->config.segment_addr) return caching->config.segment_addr(caching->config.user, kind, bytes, stream);
-  tn_addr addr = caching->addr_next;
-  if (addr > UINT64_MAX - 2 * TN__BYTES_MAX) return 0;
-  caching->addr_next = addr + tn__round_up(bytes, 2 * TN__MIB) + 2 * TN__MIB;
-  return addr;
+  uint64_t step = tn__round_up(bytes, 2 * TN__MIB) + 2 * TN__MIB;
+  if (caching->addr_last <= step) return 0;
+  return caching->addr_last -= step;
 }
 
-int tn__segment_new(tn_caching *caching, tn__pool *pool, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream,
-                    tn__block **out) {
+int tn__segment_place(tn_caching *caching, const tn__pool *pool, enum tn_segment_kind kind, tn_addr addr, uint64_t bytes,
+                      uint32_t stream, tn__block **out) {
   TN_TRY(tn__vec_reserve(&caching->segments, 1));
-  tn_addr addr = segment_addr(caching, kind, bytes, stream);
-  if (addr == 0) return TN_ELIMIT;
   size_t at = segments_up_to(caching, addr);
-  if (!range_is_clear(caching, addr, bytes, at)) return TN_EINVAL; /* segment_addr gave what is taken */
+  if (addr == 0 || !range_is_clear(caching, addr, bytes, at)) return TN_EINVAL;
   tn__block *block = tn__block_take(&caching->store);
   block->addr = addr;
   block->bytes = bytes;
   block->stream = stream;
-  block->is_small = pool->is_small;
+  block->pool = tn__pool_index(pool);
+  block->is_expandable = kind == TN_SEGMENT_MAP;
   block->state = kind == TN_SEGMENT_MAP ? TN__BLOCK_UNMAPPED : TN__BLOCK_FREE;
   (void)tn__vec_add(&caching->segments);
   tn__segment *place = tn__vec_at(&caching->segments, at);
@@ -66,6 +64,13 @@ int tn__segment_new(tn_caching *caching, tn__pool *pool, enum tn_segment_kind ki
   *place = (tn__segment){.addr = addr, .bytes = bytes, .stream = stream, .first = block};
   *out = block;
   return TN_OK;
+}
+
+int tn__segment_new(tn_caching *caching, tn__pool *pool, enum tn_segment_kind kind, uint64_t bytes, uint32_t stream,
+                    tn__block **out) {
+  TN_TRY(tn__vec_reserve(&caching->segments, 1));
+  tn_addr addr = segment_addr(caching, kind, bytes, stream);
+  return addr ? tn__segment_place(caching, pool, kind, addr, bytes, stream, out) : TN_ELIMIT;
 }
 
 void tn__segment_drop(tn_caching *caching, tn__block *block) {
@@ -80,60 +85,38 @@ void tn__segment_drop(tn_caching *caching, tn__block *block) {
 
 /* ---- cudaMalloc and cudaFree --------------------------------------------------------------------------------------------- */
 
-uint64_t tn__segment_bytes(uint64_t rounded) {
-  if (rounded <= TN__SMALL_BYTES_MAX) return TN__SMALL_SEGMENT_BYTES;
-  if (rounded < TN__LARGE_EXACT_MIN) return TN__LARGE_SEGMENT_BYTES;
-  return tn__round_up(rounded, TN__LARGE_EXACT_STEP);
-}
-
 static int segment_malloc(tn_caching *caching, tn__pool *pool, uint64_t bytes, uint32_t stream, tn__block **out) {
   TN_TRY(tn__segment_new(caching, pool, TN_SEGMENT_ALLOC, bytes, stream, out));
-  tn__stat_add(&caching->stats.segment, 1);
+  tn_caching_stats *stats = &caching->stats;
+  tn__stat_add(&stats->segment, 1);
   tn__reserved_add(caching, bytes);
-  caching->stats.num_device_alloc++;
+  if (bytes >= caching->max_split_bytes) tn__stat_add(&stats->oversize_segments, 1);
+  stats->num_device_alloc++;
   tn__segment_tell(caching, TN_SEGMENT_ALLOC, (*out)->addr, bytes, stream);
   return TN_OK;
 }
 
-static void segment_free(tn_caching *caching, tn__pool *pool, tn__block *block) {
+void tn__segment_free(tn_caching *caching, tn__pool *pool, tn__block *block) {
+  tn_caching_stats *stats = &caching->stats;
   tn__segment_tell(caching, TN_SEGMENT_FREE, block->addr, block->bytes, block->stream);
-  tn__stat_sub(&caching->stats.segment, 1);
-  tn__stat_sub(&caching->stats.reserved_bytes, block->bytes);
-  caching->stats.num_device_free++;
+  tn__stat_sub(&stats->segment, 1);
+  tn__stat_sub(&stats->reserved_bytes, block->bytes);
+  if (block->bytes >= caching->max_split_bytes) tn__stat_sub(&stats->oversize_segments, 1);
+  stats->num_device_free++;
   tn__order_remove(&pool->free, block);
   tn__segment_drop(caching, block);
 }
 
 int tn__segment_get(tn_caching *caching, tn__pool *pool, uint64_t rounded, uint32_t stream, tn__block **out) {
-  uint64_t bytes = tn__segment_bytes(rounded);
+  const tn_conf *conf = &caching->config.conf;
+  uint64_t bytes = tn__segment_bytes(caching, rounded);
+  /* A segment, what mapping leaves of it (twice at most), and for the caller the rest of a split. */
+  TN_TRY(tn__block_store_reserve(&caching->store, 4));
   /* The limit is tested with the segment's size even where an expandable segment would grow by less. */
   uint64_t needed = caching->stats.reserved_bytes.current + bytes;
   if (needed > caching->limit_needed) caching->limit_needed = needed;
   if (needed > caching->limit_bytes) return TN_ELIMIT;
-  if (caching->config.expandable_segments) return tn__expandable_get(caching, pool, rounded, stream, out);
+  if (conf->expandable_segments && (pool->id == 0 || conf->private_expandable))
+    return tn__expandable_get(caching, pool, rounded, stream, out);
   return segment_malloc(caching, pool, bytes, stream, out);
-}
-
-/* ---- giving cached memory back ------------------------------------------------------------------------------------------- */
-
-static int release_block(tn_caching *caching, tn__pool *pool, tn__block *block) {
-  if (caching->config.expandable_segments) return tn__expandable_unmap(caching, pool, block);
-  if (!tn__block_is_split(block)) segment_free(caching, pool, block);
-  return TN_OK;
-}
-
-static int release_pool(tn_caching *caching, tn__pool *pool) {
-  for (tn__block *block = tn__order_first(&pool->free); block;) {
-    /* Releasing a block may put its edges into the order, but takes out none but itself. */
-    tn__block *next = tn__order_after(&pool->free, block);
-    TN_TRY(release_block(caching, pool, block));
-    block = next;
-  }
-  return TN_OK;
-}
-
-int tn__segment_release_cached(tn_caching *caching) {
-  caching->stats.num_sync_all_streams++;
-  TN_TRY(release_pool(caching, &caching->large));
-  return release_pool(caching, &caching->small);
 }

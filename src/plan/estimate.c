@@ -212,7 +212,7 @@ static int replay_init(replay *r, const tn_trace *trace, const tn_profile *profi
   r->places = options->state_placed ? tn__mem_zalloc(count + 1, sizeof *r->places) : NULL;
   if (options->state_placed && !r->places) return TN_ENOMEM;
   tn_caching_config config = {.total_bytes = profile->total_bytes, .limit_bytes = options->limit_bytes,
-                              .expandable_segments = options->expandable_segments};
+                              .conf.expandable_segments = options->expandable_segments != 0};
   return tn_caching_new(&config, &r->caching);
 }
 

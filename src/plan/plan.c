@@ -88,7 +88,7 @@ static int replay_steps(replay *r, tn_plan *plan, replayed *out) {
 /* The step, repeated, under a limit (0 = none). */
 static int replay_plan(tn_plan *plan, const tn_plan_options *options, uint64_t limit_bytes, replayed *out) {
   tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes, .limit_bytes = limit_bytes,
-                              .expandable_segments = options->expandable_segments};
+                              .conf.expandable_segments = options->expandable_segments != 0};
   replay r = {0};
   *out = (replayed){0};
   int rc = tn_caching_new(&config, &r.caching);

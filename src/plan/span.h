@@ -23,21 +23,25 @@ static inline void tn__span_add(tn_span *span, double host_s, double device_s) {
 
 /* first, then second. */
 static inline tn_span tn__span_then(tn_span first, tn_span second) {
-  return (tn_span){first.host_s + second.host_s, first.device_s + second.device_s,
-                   tn__span_larger(first.length_s + second.device_s, first.host_s + second.length_s)};
+  tn_span both = {first.host_s + second.host_s, first.device_s + second.device_s,
+                  tn__span_larger(first.length_s + second.device_s, first.host_s + second.length_s)};
+  return both;
 }
 
 /* The same row count times; count 0 is nothing. */
 static inline tn_span tn__span_repeat(tn_span span, uint32_t count) {
-  if (count == 0) return (tn_span){0};
-  double more = count - 1;
-  return (tn_span){count * span.host_s, count * span.device_s,
-                   span.length_s + more * tn__span_larger(span.host_s, span.device_s)};
+  tn_span all = {0, 0, 0};
+  if (count == 0) return all;
+  all.host_s = count * span.host_s;
+  all.device_s = count * span.device_s;
+  all.length_s = span.length_s + (count - 1) * tn__span_larger(span.host_s, span.device_s);
+  return all;
 }
 
 /* The row with a share of its device work: a smaller micro-batch.  Starting its ops takes as long. */
 static inline tn_span tn__span_scaled(tn_span span, double share) {
-  return (tn_span){span.host_s, span.device_s * share, tn__span_larger(span.host_s, span.length_s * share)};
+  tn_span scaled = {span.host_s, span.device_s * share, tn__span_larger(span.host_s, span.length_s * share)};
+  return scaled;
 }
 
 #ifdef __cplusplus

@@ -34,7 +34,7 @@ class Recording:
     """One recorded history and what was measured at its end."""
 
     name: str
-    config: str  # "default", "expandable", ...
+    settings: dict[str, Any]  # the snapshot's allocator_settings
     limit_bytes: int  # per-process limit on reserved memory, 0 = none
     total_bytes: int  # of the device
     stats: dict[str, int]  # torch.cuda.memory_stats() at the end
@@ -60,7 +60,7 @@ def load(entry: dict[str, Any]) -> Recording:
     (events,) = [trace for trace in snapshot["device_traces"] if trace]
     return Recording(
         name=entry["file"].removesuffix(".pickle.gz"),
-        config=entry["config"],
+        settings=snapshot["allocator_settings"],
         limit_bytes=entry["per_process_limit_bytes"] or 0,
         total_bytes=entry["device_total_bytes"],
         stats=entry["measured_stats"],

@@ -15,7 +15,8 @@ from tonnage.errors import LibraryError
 
 HEADER = (Path(__file__).parents[2] / "include" / "tonnage.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.S)
-SIZES = {"uint8_t": 1, "uint16_t": 2, "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "double": 8, "char": 1, "int": 4, "tn_addr": 8, "size_t": 8, "tn_span": 24}
+SIZES = {"uint8_t": 1, "uint16_t": 2, "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "double": 8, "char": 1, "int": 4,
+         "tn_addr": 8, "size_t": 8, "tn_span": 24, "*": 8}  # fmt: skip
 INTS = {"uint8_t": "B", "uint16_t": "H", "uint32_t": "I", "int32_t": "i", "uint64_t": "Q", "tn_addr": "Q", "double": "d"}
 
 
@@ -26,6 +27,8 @@ def fields_of(name: str) -> list[tuple[str, str, str]]:
     out = []
     for line in body[1].split(";"):
         words = line.split(None, 1)
+        if words and words[0] == "const":  # a pointer to text
+            words = ["*", words[1].split("*")[1]]
         if words:
             for declared in words[1].split(","):
                 field, _, length = declared.strip().partition("[")

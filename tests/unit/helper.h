@@ -15,6 +15,9 @@
 #include "base/mem.h"
 #include "tonnage.h"
 
+/* cmocka's own compares as float. */
+#define assert_double_near(a, b, tolerance) assert_true((a) - (b) <= (tolerance) && (b) - (a) <= (tolerance))
+
 /* Fails allocation 1, 2, 3 ... of scenario(user) until it succeeds.  The scenario makes its objects, works, and frees them: it
  * returns TN_ENOMEM when an allocation failed and TN_OK otherwise, and leaks nothing either way.  Returns the number of
  * allocations that were failed.  SQLite's and jansson's own allocations are not among them. */

@@ -37,12 +37,14 @@ static void test_round(void **state) {
 
 static void test_segment_bytes(void **state) {
   (void)state;
-  assert_int_equal(tn__segment_bytes(512), 2 * MIB);
-  assert_int_equal(tn__segment_bytes(MIB), 2 * MIB);
-  assert_int_equal(tn__segment_bytes(MIB + 512), 20 * MIB);
-  assert_int_equal(tn__segment_bytes(10 * MIB - 512), 20 * MIB);
-  assert_int_equal(tn__segment_bytes(10 * MIB), 10 * MIB);
-  assert_int_equal(tn__segment_bytes(11 * MIB), 12 * MIB);
+  tn_caching *caching = model(0);
+  assert_int_equal(tn__segment_bytes(caching, 512), 2 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, MIB), 2 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, MIB + 512), 20 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, 10 * MIB - 512), 20 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, 10 * MIB), 10 * MIB);
+  assert_int_equal(tn__segment_bytes(caching, 11 * MIB), 12 * MIB);
+  tn_caching_free(caching);
 }
 
 static void test_nothing_asked(void **state) {
@@ -226,11 +228,12 @@ static void test_driver(void **state) {
   tn_caching_free(caching);
 }
 
-static void describe(void *user, tn_addr segment, tn_addr addr, uint64_t bytes, uint64_t requested, int live) {
+/* Segments lie one below the other, from 2^63 down: how far below in MiB, and where in it the block is in steps of 512. */
+static void describe(void *user, tn_addr segment, tn_addr addr, uint64_t bytes, uint64_t requested, int state) {
   char *text = user;
   size_t len = strlen(text);
-  (void)snprintf(text + len, 200 - len, "%d/%d+%d:%d%c ", (int)(segment / MIB), (int)(addr / 512), (int)(bytes / 512),
-                 (int)requested, live ? '*' : '.');
+  (void)snprintf(text + len, 200 - len, "-%d/%d+%d:%d%c ", (int)((((tn_addr)1 << 63) - segment) / MIB),
+                 (int)((addr - segment) / 512), (int)(bytes / 512), (int)requested, ".*w"[state]);
 }
 
 static void test_walk(void **state) {
@@ -242,7 +245,7 @@ static void test_walk(void **state) {
   alloc(caching, 20 * MIB);
   dealloc(caching, a);
   tn_caching_walk(caching, describe, text);
-  assert_string_equal(text, "2/4096+2:0. 2/4098+2:600* 2/4100+4092:0. 6/12288+40960:20971520* ");
+  assert_string_equal(text, "-26/0+40960:20971520* -4/0+2:0. -4/2+2:600* -4/4+4092:0. ");
   tn_caching_free(caching);
 }
 
@@ -252,7 +255,7 @@ static void test_check_finds_damage(void **state) {
   tn_caching *caching = model(0);
   const char *broken = NULL;
   tn_addr a = alloc(caching, 1000);
-  tn__block *block = tn__block_by_id(&caching->store, tn__map_get(&caching->live, a));
+  tn__block *block = tn__block_by_id(&caching->store, tn__map_get(&caching->held, a));
   assert_true(tn__caching_check(caching, &broken));
   assert_null(broken);
   block->bytes += 512;

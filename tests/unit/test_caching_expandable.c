@@ -33,7 +33,7 @@ static void make(fixture *f, uint64_t limit_bytes) {
   *f = (fixture){0};
   tn_caching_config config = {.total_bytes = TOTAL_MIB * MIB,
                               .limit_bytes = limit_bytes,
-                              .expandable_segments = 1,
+                              .conf.expandable_segments = 1,
                               .segment_addr = reserve,
                               .segment_event = hear,
                               .user = f};

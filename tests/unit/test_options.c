@@ -40,8 +40,9 @@ static void the_table_is_consistent(void **state) {
     assert_non_null(info->help);
     for (unsigned k = 0; k < i; k++) {
       const tn_option_info *other = tn__option_info((enum tn_option)k);
+      if (!(info->verbs & other->verbs)) continue; /* a name may mean one thing to some verbs and another to others */
       assert_string_not_equal(info->name, other->name);
-      if (info->letter && info->verbs & other->verbs) assert_int_not_equal(info->letter, other->letter);
+      if (info->letter) assert_int_not_equal(info->letter, other->letter);
     }
   }
   for (unsigned verb = 0; verb < TN_VERB_COUNT; verb++) {

@@ -178,10 +178,10 @@ static void host_time_counts_when_it_is_the_longer(void **state) {
   net_must(tn_search_get_best(search, &best));
   assert_true(best.fits && best.result.ops_run > 0);
   double kept = 8 * 1e-2 + 8 * 0.6e-2; /* backward is dispatched from C++ */
-  assert_float_equal(best.result.kept_last_pass.host_s, kept, 1e-9);
+  assert_double_near(best.result.kept_last_pass.host_s, kept, 1e-9);
   assert_true(best.unconstrained_step_s >= kept && best.unconstrained_step_s < kept + 1e-2); /* the last op's device work follows */
   double hooks = 2 * best.result.slots * 0.15e-2;
-  assert_float_equal(best.result.last_pass.host_s, kept + hooks + best.result.ops_run, 1e-9);
+  assert_double_near(best.result.last_pass.host_s, kept + hooks + best.result.ops_run, 1e-9);
   assert_true(best.step_s >= best.result.last_pass.host_s && best.step_s < best.result.last_pass.host_s + 1e-2);
   tn_search_free(search);
   tn_trace_free(trace);

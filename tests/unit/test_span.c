@@ -31,8 +31,8 @@ static void test_then_and_repeat(void **state) {
     for (uint32_t k = 0; k < count; k++)
       for (int i = 5; i < 12; i++) op(&c, host[i], device[i]);
     tn_span all = tn__span_then(halves[0], tn__span_repeat(halves[1], count));
-    assert_float_equal(all.length_s, c.device, 1e-9);
-    assert_float_equal(all.host_s, c.host, 1e-9);
+    assert_double_near(all.length_s, c.device, 1e-9);
+    assert_double_near(all.host_s, c.host, 1e-9);
   }
 }
 
@@ -44,17 +44,17 @@ static void test_lead(void **state) {
     tn__span_add(&slow_device, 1, 10);
     tn__span_add(&slow_host, 10, 1);
   }
-  assert_float_equal(slow_device.length_s, 31, 1e-9);
-  assert_float_equal(slow_host.length_s, 31, 1e-9);
-  assert_float_equal(tn__span_then(slow_device, slow_host).length_s, 34, 1e-9);
-  assert_float_equal(tn__span_then(slow_host, slow_device).length_s, 61, 1e-9);
+  assert_double_near(slow_device.length_s, 31, 1e-9);
+  assert_double_near(slow_host.length_s, 31, 1e-9);
+  assert_double_near(tn__span_then(slow_device, slow_host).length_s, 34, 1e-9);
+  assert_double_near(tn__span_then(slow_host, slow_device).length_s, 61, 1e-9);
 }
 
 static void test_scaled(void **state) {
   (void)state;
   tn_span span = {.host_s = 4, .device_s = 10, .length_s = 11};
-  assert_float_equal(tn__span_scaled(span, 0.5).length_s, 5.5, 1e-9);
-  assert_float_equal(tn__span_scaled(span, 0.1).length_s, 4, 1e-9);
+  assert_double_near(tn__span_scaled(span, 0.5).length_s, 5.5, 1e-9);
+  assert_double_near(tn__span_scaled(span, 0.1).length_s, 4, 1e-9);
 }
 
 int main(void) {

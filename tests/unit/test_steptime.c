@@ -25,7 +25,7 @@ static void test_parts(void **state) {
   net n = layered(4);
   rig_open(&r, &n);
   tn__steptime kept = tn__steptime_of(&r.graph, NULL);
-  assert_float_equal(kept.first_pass.device_s + kept.optimizer.device_s, device_seconds(&r, 0), 1e-7);
+  assert_double_near(kept.first_pass.device_s + kept.optimizer.device_s, device_seconds(&r, 0), 1e-7);
   assert_memory_equal(&kept.first_pass, &kept.last_pass, sizeof kept.first_pass);
   rig_close(&r);
 }
@@ -42,8 +42,8 @@ static void test_rebuilding(void **state) {
   for (int round = 0; round < 20; round++) {
     rig_drop_some(&r, &seed);
     tn__steptime kept = tn__steptime_of(&r.graph, NULL), planned = tn__steptime_of(&r.graph, &r.schedule);
-    assert_float_equal(planned.last_pass.device_s - kept.last_pass.device_s, r.schedule.seconds, 1e-7);
-    assert_float_equal(planned.last_pass.host_s, (double)r.schedule.run_count, 1e-7);
+    assert_double_near(planned.last_pass.device_s - kept.last_pass.device_s, r.schedule.seconds, 1e-7);
+    assert_double_near(planned.last_pass.host_s, (double)r.schedule.run_count, 1e-7);
     assert_true(planned.last_pass.length_s >= planned.last_pass.device_s);
   }
   rig_close(&r);

@@ -33,6 +33,15 @@ int cmd_color(const tn_cmd *cmd) {
   return isatty(STDOUT_FILENO) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }
 
+int cmd_ordinal(const tn_cmd *cmd, uint32_t *out, tn_error *err) {
+  const char *text = cmd->options.value[TN_OPTION_ORDINAL];
+  size_t digits = text ? strspn(text, "0123456789") : 0;
+  if (text && (digits == 0 || digits > 6 || text[digits]))
+    return tn__error_set(err, TN_EINVAL, "--device: \"%.40s\" is no device's number", text);
+  *out = text ? (uint32_t)strtoul(text, NULL, 10) : TN_NONE;
+  return TN_OK;
+}
+
 void cmd_own_dir(char *buf, size_t buf_size) {
   ssize_t len = readlink("/proc/self/exe", buf, buf_size - 1);
   buf[len > 0 ? len : 0] = '\0';

@@ -8,6 +8,7 @@
 
 static int (*const commands[TN_VERB_COUNT])(const tn_cmd *cmd) = {
     [TN_VERB_ESTIMATE] = cmd_python, [TN_VERB_PLAN] = cmd_python,    [TN_VERB_FIT] = cmd_python, [TN_VERB_CAPTURE] = cmd_python,
+    [TN_VERB_EXPLAIN] = cmd_explain, [TN_VERB_TUNE] = cmd_tune,      [TN_VERB_REPLAY] = cmd_replay, [TN_VERB_DIFF] = cmd_diff,
     [TN_VERB_REPORT] = cmd_report,   [TN_VERB_PROFILE] = cmd_python, [TN_VERB_HELP] = cmd_help,  [TN_VERB_VERSION] = cmd_version,
 };
 
