@@ -41,9 +41,8 @@ def files() -> list[str]:
 def each(names: list[str]) -> Any:
     """Parametrizes with files; one skip when there are none."""
     skip = pytest.mark.skip(reason="the reference snapshots are not there")
-    return pytest.mark.parametrize(
-        "file", [recorded.SNAPSHOTS / name for name in names] or [pytest.param(None, marks=skip)], ids=lambda path: path and path.name
-    )
+    files = [recorded.SNAPSHOTS / name for name in names] or [pytest.param(None, marks=skip)]
+    return pytest.mark.parametrize("file", files, ids=lambda path: path and path.name)
 
 
 def read(path: Path) -> tuple[bytes, Any]:
