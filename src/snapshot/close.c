@@ -144,11 +144,11 @@ static int close_settings(tn__build *build, tn__object *object) {
 }
 
 static int close_as_keys_say(tn__build *build, tn__object *object, uint32_t key) {
-  uint64_t keys = tn__schema_keys(items_of(build, object), (uint32_t)object->count / 2);
+  uint64_t keys = tn__schema_keys(items_of(build, object), (uint32_t)object->count / 2u);
   build->other_keys |= keys;
   if (key == TN__KEY_ALLOCATOR_SETTINGS) return close_settings(build, object);
   if (is_text_key(key)) return close_as_text(build, object);
-  if (keys & TN__KEY_BIT(ACTION)) return tn__schema_entry_new(build, object, items_of(build, object), (uint32_t)object->count / 2);
+  if (keys & TN__KEY_BIT(ACTION)) return tn__schema_entry_new(build, object, items_of(build, object), (uint32_t)object->count / 2u);
   if (keys & (TN__KEY_BIT(BLOCKS) | TN__KEY_BIT(TOTAL_SIZE))) return close_segment(build, object, keys);
   if (keys & TN__KEY_BIT(STATE)) return close_block(build, object);
   if (keys & (TN__KEY_BIT(FILENAME) | TN__KEY_BIT(LINE))) return close_frame(build, object);

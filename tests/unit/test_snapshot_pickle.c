@@ -76,7 +76,12 @@ static void the_machine(void **state) {
   assert_int_equal(VALUE("K\x07"
                          "2"
                          "0"),
-                   7);                                                     /* DUP POP */
+                   7); /* DUP POP */
+  assert_int_equal(VALUE("\x8c\x01xr\x09\x00\x00\x00"
+                         "0j\x09\x00\x00\x00"
+                         "0K\x08"
+                         "N0N0N0N0N0"),
+                   8);                                                     /* not at the end */
   assert_int_equal(VALUE("K\x07\x95\x01\x00\x00\x00\x00\x00\x00\x00"), 7); /* FRAME */
 }
 

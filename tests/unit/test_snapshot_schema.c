@@ -74,6 +74,14 @@ static void free_is_two_actions(void **state) {
   tn_trace_free(trace);
 }
 
+static void truth_values_are_numbers(void **state) {
+  (void)state;
+  tn_trace *trace = snapshot_entries("{\"action\": \"alloc\", \"size\": true, \"time_us\": false}");
+  const tn_entry *entry = snapshot_table(trace, TN_TABLE_ENTRY, 1);
+  assert_true(entry->bytes == 1 && entry->time_us == 0);
+  tn_trace_free(trace);
+}
+
 static void an_out_of_memory(void **state) {
   (void)state;
   tn_trace *trace = snapshot_entries("{\"device_free\": 77, \"size\": 2048, \"action\": \"oom\"}");
@@ -275,14 +283,23 @@ static void unknown_keys_are_never_fatal(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_entry),         cmocka_unit_test(what_an_entry_lacks),
-      cmocka_unit_test(actions),          cmocka_unit_test(free_is_two_actions),
-      cmocka_unit_test(an_out_of_memory), cmocka_unit_test(keys_that_come_twice),
-      cmocka_unit_test(a_segment),        cmocka_unit_test(sums_that_the_file_lacks),
-      cmocka_unit_test(a_history),        cmocka_unit_test(frames_without_a_line),
-      cmocka_unit_test(text_frames),      cmocka_unit_test(text_frames_are_turned_round),
-      cmocka_unit_test(annotations),      cmocka_unit_test(settings_become_meta),
-      cmocka_unit_test(wrong_values),     cmocka_unit_test(unknown_keys_are_never_fatal),
+      cmocka_unit_test(an_entry),
+      cmocka_unit_test(what_an_entry_lacks),
+      cmocka_unit_test(actions),
+      cmocka_unit_test(free_is_two_actions),
+      cmocka_unit_test(truth_values_are_numbers),
+      cmocka_unit_test(an_out_of_memory),
+      cmocka_unit_test(keys_that_come_twice),
+      cmocka_unit_test(a_segment),
+      cmocka_unit_test(sums_that_the_file_lacks),
+      cmocka_unit_test(a_history),
+      cmocka_unit_test(frames_without_a_line),
+      cmocka_unit_test(text_frames),
+      cmocka_unit_test(text_frames_are_turned_round),
+      cmocka_unit_test(annotations),
+      cmocka_unit_test(settings_become_meta),
+      cmocka_unit_test(wrong_values),
+      cmocka_unit_test(unknown_keys_are_never_fatal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
