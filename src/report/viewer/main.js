@@ -41,7 +41,7 @@ class App {
     this.view = this.kept.view;
     this.history = this.kept.history;
     this.moment = this.kept.moment;
-    this.map.selected = null;
+    this.map.unload();
     this.chosen = null;
     byId("device").value = String(index);
     this.layersSet(this.kept.by || this.layersDefault());

@@ -147,10 +147,17 @@ class SegmentMap {
     this.selected = null; /* address: the moment changes, the place stays */
     this.hover = -1;
     this.scroll.addEventListener("scroll", () => app.dirty("map"));
-    this.handle.addEventListener("pointermove", (event) => this.point(event));
-    this.handle.addEventListener("pointerleave", () => this.hoverSet(-1));
-    this.handle.addEventListener("click", (event) => this.select(this.cellAt(event)));
-    this.handle.addEventListener("keydown", (event) => this.key(event));
+    const shown = (act) => (event) => this.segments && act(event);
+    this.handle.addEventListener("pointermove", shown((event) => this.point(event)));
+    this.handle.addEventListener("pointerleave", shown(() => this.hoverSet(-1)));
+    this.handle.addEventListener("click", shown((event) => this.select(this.cellAt(event))));
+    this.handle.addEventListener("keydown", shown((event) => this.key(event)));
+  }
+
+  /* Until the next load() there is nothing to draw or to point at: another device's history is still to be read. */
+  unload() {
+    this.segments = this.selected = null;
+    this.hover = -1;
   }
 
   /* For a new moment. */
