@@ -76,6 +76,7 @@ class Step:
         """Lets go of the plan's programs. The model and the optimizer stay as they are."""
         self._closed = True
         self._programs.clear()
+        self._room.give_back()
         if self._device.type == "cuda" and torch.cuda.is_available():
             torch.cuda.set_per_process_memory_fraction(1.0, self._device)
 
