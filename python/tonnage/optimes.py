@@ -36,6 +36,7 @@ def with_host_times(device: Device, tables: T.Tables, training: Any, card: torch
     seconds = own_host_op_seconds(tables, training, card) if isinstance(training, tuple) else None
     if seconds is None:
         seconds = small_host_op_seconds(card)
+    torch.cuda.empty_cache()  # what those passes have left is not the plan's
     return replace(device, profile={**device.profile, "host_op_s": seconds, "host_rebuild_s": 1.5 * seconds})
 
 

@@ -1,6 +1,6 @@
 /* caching.h -- PyTorch's CUDA caching allocator as a pure model: its inside.
  *
- * Callers: src/caching only; the others use tonnage.h.  Not locked: one thread at a time per model.
+ * Callers: src/caching; src/explain for tn__round() and the constants; the others use tonnage.h.  Not locked: one thread at a time per model.
  *
  *   segment   what the driver was asked for: a cudaMalloc, or the address space of an expandable segment
  *   block     a piece of a segment: live, pending, free, or (expandable) unmapped

@@ -1,14 +1,11 @@
 /* diff_json.c -- two peaks compared, for scripts.  See docs/formats.md. */
 #include "report/diff.h"
-
-static void number_add(tn_text *out, const char *key, uint64_t value) {
-  tn__text_printf(out, "\"%s\": %llu", key, (unsigned long long)value);
-}
+#include "report/json.h"
 
 static void pair_add(tn_text *out, uint64_t a, uint64_t b) {
-  number_add(out, "a_bytes", a);
+  tn__json_number(out, "a_bytes", a);
   tn__text_add(out, ", ");
-  number_add(out, "b_bytes", b);
+  tn__json_number(out, "b_bytes", b);
   tn__text_printf(out, ", \"change_bytes\": %lld", (long long)(b - a));
 }
 
@@ -20,11 +17,11 @@ static void side_add(const tn__diff_report *report, int side, tn_text *out) {
   if (report->device[side] == TN_NONE)
     tn__text_add(out, "\"device\": null");
   else
-    number_add(out, "device", report->device[side]);
+    tn__json_number(out, "device", report->device[side]);
   tn__text_add(out, ", ");
-  number_add(out, "peak_allocated_bytes", level->allocated_bytes);
+  tn__json_number(out, "peak_allocated_bytes", level->allocated_bytes);
   tn__text_add(out, ", ");
-  number_add(out, "peak_reserved_bytes", level->reserved_bytes);
+  tn__json_number(out, "peak_reserved_bytes", level->reserved_bytes);
   tn__text_add(out, "},");
 }
 

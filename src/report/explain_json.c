@@ -1,21 +1,13 @@
 /* explain_json.c -- a snapshot explained to scripts: exact byte counts under stable keys.  See docs/formats.md. */
 #include "explain/stacks.h"
 #include "report/explain.h"
+#include "report/json.h"
 
 typedef struct writer {
   const tn_explain *explain;
   const tn__analysis *a;
   tn_text *out;
 } writer;
-
-static void number_add(tn_text *out, const char *key, uint64_t value) {
-  tn__text_printf(out, "\"%s\": %llu", key, (unsigned long long)value);
-}
-
-static void string_add(tn_text *out, const char *key, const char *value) {
-  tn__text_printf(out, "\"%s\": ", key);
-  tn__text_json(out, value);
-}
 
 static void comma(tn_text *out) { tn__text_add(out, ", "); }
 
@@ -24,17 +16,17 @@ static void index_add(tn_text *out, const char *key, uint32_t value) {
   if (value == TN_NONE || value == TN__GROUP_BEFORE)
     tn__text_printf(out, "\"%s\": null", key);
   else
-    number_add(out, key, value);
+    tn__json_number(out, key, value);
 }
 
 static void level_add(tn_text *out, const tn__level *level) {
-  number_add(out, "requested_bytes", level->requested_bytes);
+  tn__json_number(out, "requested_bytes", level->requested_bytes);
   comma(out);
-  number_add(out, "allocated_bytes", level->allocated_bytes);
+  tn__json_number(out, "allocated_bytes", level->allocated_bytes);
   comma(out);
-  number_add(out, "active_bytes", level->active_bytes);
+  tn__json_number(out, "active_bytes", level->active_bytes);
   comma(out);
-  number_add(out, "reserved_bytes", level->reserved_bytes);
+  tn__json_number(out, "reserved_bytes", level->reserved_bytes);
 }
 
 /* ---- stacks -------------------------------------------------------------------------------------------------------------- */
@@ -49,11 +41,11 @@ static void frames_add(const writer *w, uint32_t stack) {
   for (uint32_t k = 0; stack < count && k < stacks[stack].frames_count && k < w->explain->options.stack_depth; k++) {
     const tn_frame *frame = &frames[refs[stacks[stack].frames_at + k]];
     tn__text_add(w->out, k ? ", {" : "{");
-    string_add(w->out, "file", tn_trace_string(trace, frame->file));
+    tn__json_string(w->out, "file", tn_trace_string(trace, frame->file));
     comma(w->out);
-    number_add(w->out, "line", frame->line);
+    tn__json_number(w->out, "line", frame->line);
     comma(w->out);
-    string_add(w->out, "function", tn_trace_string(trace, frame->function));
+    tn__json_string(w->out, "function", tn_trace_string(trace, frame->function));
     tn__text_add(w->out, "}");
   }
   tn__text_add(w->out, "]");
@@ -66,7 +58,7 @@ static void place_add(const writer *w, uint32_t stack) {
   if (place.failed) w->out->failed = place.failed;
   index_add(w->out, "stack", stack);
   comma(w->out);
-  string_add(w->out, "place", tn__text_view(&place));
+  tn__json_string(w->out, "place", tn__text_view(&place));
   if (w->explain->options.stack_depth) frames_add(w, stack);
   tn__text_deinit(&place);
 }
@@ -75,46 +67,46 @@ static void place_add(const writer *w, uint32_t stack) {
 
 static void accounting_add(const writer *w, const char *key, const tn__accounting *account) {
   tn__text_printf(w->out, ",\n  \"%s\": {", key);
-  number_add(w->out, "moment", account->moment);
+  tn__json_number(w->out, "moment", account->moment);
   comma(w->out);
   level_add(w->out, &account->level);
   tn__text_add(w->out, ",\n   \"parts\": {");
   for (int part = 0; part < TN__PART_COUNT; part++) {
     if (part) comma(w->out);
-    number_add(w->out, tn__part_name(part), account->part[part]);
+    tn__json_number(w->out, tn__part_name(part), account->part[part]);
   }
   tn__text_add(w->out, "},\n   ");
-  number_add(w->out, "segments", account->segments);
+  tn__json_number(w->out, "segments", account->segments);
   comma(w->out);
-  number_add(w->out, "idle_segments", account->idle_segments);
+  tn__json_number(w->out, "idle_segments", account->idle_segments);
   comma(w->out);
-  number_add(w->out, "largest_hole_bytes", account->largest_hole_bytes);
+  tn__json_number(w->out, "largest_hole_bytes", account->largest_hole_bytes);
   comma(w->out);
-  number_add(w->out, "largest_hole_small_bytes", account->largest_hole_small_bytes);
+  tn__json_number(w->out, "largest_hole_small_bytes", account->largest_hole_small_bytes);
   tn__text_add(w->out, "}");
 }
 
 static void composition_add(const writer *w, const char *key, const tn__composition *at) {
   const tn__stack_row *rows = at->rows.data;
   tn__text_printf(w->out, ",\n  \"%s\": {", key);
-  number_add(w->out, "moment", at->moment);
+  tn__json_number(w->out, "moment", at->moment);
   comma(w->out);
   level_add(w->out, &at->level);
   comma(w->out);
-  number_add(w->out, "blocks", at->blocks);
+  tn__json_number(w->out, "blocks", at->blocks);
   tn__text_add(w->out, ",\n   \"by_category\": {");
   for (int i = 0; i < TN_CATEGORY_COUNT; i++) {
     if (i) comma(w->out);
-    number_add(w->out, tn_category_name(i), at->by_category[i]);
+    tn__json_number(w->out, tn_category_name(i), at->by_category[i]);
   }
   tn__text_add(w->out, "},\n   \"by_stack\": [");
   for (size_t i = 0; i < at->rows.count; i++) {
     tn__text_add(w->out, i ? ",\n    {" : "\n    {");
-    number_add(w->out, "bytes", rows[i].bytes);
+    tn__json_number(w->out, "bytes", rows[i].bytes);
     comma(w->out);
-    number_add(w->out, "blocks", rows[i].blocks);
+    tn__json_number(w->out, "blocks", rows[i].blocks);
     comma(w->out);
-    string_add(w->out, "category", tn_category_name(rows[i].category));
+    tn__json_string(w->out, "category", tn_category_name(rows[i].category));
     comma(w->out);
     place_add(w, rows[i].stack);
     tn__text_add(w->out, "}");
@@ -126,27 +118,27 @@ static void steps_add(const writer *w) {
   const tn__steps *steps = &w->a->steps;
   const tn__step *list = steps->list.data;
   tn__text_add(w->out, ",\n  \"steps\": {");
-  string_add(w->out, "found_by", tn__explain_steps_from(w->a));
+  tn__json_string(w->out, "found_by", tn__explain_steps_from(w->a));
   comma(w->out);
-  string_add(w->out, "marker", tn_trace_string(w->a->history.trace, steps->marker));
+  tn__json_string(w->out, "marker", tn_trace_string(w->a->history.trace, steps->marker));
   comma(w->out);
-  number_add(w->out, "warmup", steps->warmup);
+  tn__json_number(w->out, "warmup", steps->warmup);
   tn__text_add(w->out, ", \"list\": [");
   for (size_t i = 0; i < steps->list.count; i++) {
     tn__text_add(w->out, i ? ",\n    {" : "\n    {");
-    number_add(w->out, "begin", list[i].begin);
+    tn__json_number(w->out, "begin", list[i].begin);
     comma(w->out);
-    number_add(w->out, "end", list[i].end);
+    tn__json_number(w->out, "end", list[i].end);
     comma(w->out);
-    number_add(w->out, "allocations", list[i].allocs);
+    tn__json_number(w->out, "allocations", list[i].allocs);
     comma(w->out);
-    number_add(w->out, "floor_bytes", list[i].floor_bytes);
+    tn__json_number(w->out, "floor_bytes", list[i].floor_bytes);
     comma(w->out);
-    number_add(w->out, "peak_bytes", list[i].peak_bytes);
+    tn__json_number(w->out, "peak_bytes", list[i].peak_bytes);
     comma(w->out);
-    number_add(w->out, "peak_moment", list[i].peak_moment);
+    tn__json_number(w->out, "peak_moment", list[i].peak_moment);
     comma(w->out);
-    number_add(w->out, "end_bytes", list[i].end_bytes);
+    tn__json_number(w->out, "end_bytes", list[i].end_bytes);
     tn__text_add(w->out, "}");
   }
   tn__text_add(w->out, "]}");
@@ -155,24 +147,24 @@ static void steps_add(const writer *w) {
 static void finding_add(const writer *w, const tn__finding *finding) {
   static const char *const severities[] = {"fault", "waste", "note"};
   tn_text *out = w->out;
-  string_add(out, "code", tn__finding_name(finding->code));
+  tn__json_string(out, "code", tn__finding_name(finding->code));
   comma(out);
-  string_add(out, "severity", severities[finding->severity]);
+  tn__json_string(out, "severity", severities[finding->severity]);
   comma(out);
-  number_add(out, "bytes", finding->bytes);
+  tn__json_number(out, "bytes", finding->bytes);
   comma(out);
-  number_add(out, "frees_bytes", finding->frees_bytes);
+  tn__json_number(out, "frees_bytes", finding->frees_bytes);
   comma(out);
-  string_add(out, "results", tn__exactness_name(finding->exactness));
+  tn__json_string(out, "results", tn__exactness_name(finding->exactness));
   tn__text_printf(out, ", \"inferred\": %s", finding->inferred ? "true" : "false");
   if (finding->missing_bytes) tn__text_printf(out, ", \"missing_bytes\": %llu", (unsigned long long)finding->missing_bytes);
   if (finding->slope_bytes > 0) tn__text_printf(out, ", \"bytes_per_step\": %.0f", finding->slope_bytes);
   tn__text_add(out, ",\n     ");
-  string_add(out, "what", tn__explain_string(w->a, finding->what));
+  tn__json_string(out, "what", tn__explain_string(w->a, finding->what));
   tn__text_add(out, ",\n     ");
-  string_add(out, "evidence", tn__explain_string(w->a, finding->evidence));
+  tn__json_string(out, "evidence", tn__explain_string(w->a, finding->evidence));
   tn__text_add(out, ",\n     ");
-  string_add(out, "fix", tn__explain_string(w->a, finding->fix));
+  tn__json_string(out, "fix", tn__explain_string(w->a, finding->fix));
   tn__text_add(out, ",\n     ");
   index_add(out, "entry", finding->entry);
   comma(out);
@@ -194,11 +186,11 @@ static void pins_add(const writer *w) {
   tn__text_add(w->out, ",\n  \"pins\": [");
   for (size_t i = 0; i < w->a->pins.count; i++) {
     tn__text_add(w->out, i ? ",\n    {" : "\n    {");
-    number_add(w->out, "free_bytes", pins[i].free_bytes);
+    tn__json_number(w->out, "free_bytes", pins[i].free_bytes);
     comma(w->out);
-    number_add(w->out, "blocks", pins[i].blocks);
+    tn__json_number(w->out, "blocks", pins[i].blocks);
     comma(w->out);
-    number_add(w->out, "block_bytes", pins[i].block_bytes);
+    tn__json_number(w->out, "block_bytes", pins[i].block_bytes);
     comma(w->out);
     place_add(w, pins[i].stack);
     tn__text_add(w->out, "}");
@@ -211,9 +203,9 @@ static void unchecked_add(const writer *w) {
   for (size_t i = 0; i < w->a->unchecked.count; i++) {
     const tn__unchecked *row = tn__vec_at(&w->a->unchecked, i);
     tn__text_add(w->out, i ? ",\n    {" : "\n    {");
-    string_add(w->out, "what", tn__explain_string(w->a, row->what));
+    tn__json_string(w->out, "what", tn__explain_string(w->a, row->what));
     comma(w->out);
-    string_add(w->out, "why", tn__explain_string(w->a, row->why));
+    tn__json_string(w->out, "why", tn__explain_string(w->a, row->why));
     tn__text_add(w->out, "}");
   }
   tn__text_add(w->out, "]");
@@ -224,26 +216,26 @@ static void verdict_add(const writer *w) {
   tn__text_add(w->out, ",\n  \"verdict\": {");
   for (int line = 0; line < 3; line++) {
     if (line) tn__text_add(w->out, ",\n   ");
-    string_add(w->out, keys[line], tn__explain_string(w->a, w->a->verdict[line]));
+    tn__json_string(w->out, keys[line], tn__explain_string(w->a, w->a->verdict[line]));
   }
   tn__text_add(w->out, "}");
 }
 
 static void device_add(const writer *w) {
   const tn__analysis *a = w->a;
-  number_add(w->out, "device", a->history.device->index);
+  tn__json_number(w->out, "device", a->history.device->index);
   tn__text_printf(w->out, ", \"host\": %s, ", a->history.device->flags & TN_DEVICE_HOST ? "true" : "false");
-  number_add(w->out, "entries", a->history.entry_count);
+  tn__json_number(w->out, "entries", a->history.entry_count);
   comma(w->out);
-  number_add(w->out, "blocks", a->history.spans.count);
+  tn__json_number(w->out, "blocks", a->history.spans.count);
   comma(w->out);
-  number_add(w->out, "blocks_from_before", a->history.before_count);
+  tn__json_number(w->out, "blocks_from_before", a->history.before_count);
   comma(w->out);
-  number_add(w->out, "contradictions", a->history.odd_count);
+  tn__json_number(w->out, "contradictions", a->history.odd_count);
   comma(w->out);
-  number_add(w->out, "total_bytes", a->total_bytes);
+  tn__json_number(w->out, "total_bytes", a->total_bytes);
   comma(w->out);
-  number_add(w->out, "waste_bytes", a->waste_bytes);
+  tn__json_number(w->out, "waste_bytes", a->waste_bytes);
   verdict_add(w);
   accounting_add(w, "reserved_peak", &a->account_peak);
   accounting_add(w, "snapshot", &a->account_end);
@@ -259,9 +251,9 @@ void tn__explain_json(const tn_explain *explain, const char *title, tn_text *out
   writer w = {.explain = explain, .out = out};
   const char *schema = tn_trace_meta(explain->trace, "schema");
   tn__text_add(out, "{\"tonnage_explain\": 1, ");
-  string_add(out, "file", title);
+  tn__json_string(out, "file", title);
   comma(out);
-  string_add(out, "schema", schema ? schema : "");
+  tn__json_string(out, "schema", schema ? schema : "");
   tn__text_add(out, ", \"devices\": [");
   for (size_t i = 0; i < explain->count; i++) {
     w.a = &explain->devices[i];

@@ -1,10 +1,6 @@
 /* oom_json.c -- the report of an out-of-memory message for scripts: bytes under stable keys; what is not known is not there. */
 #include "report/oom.h"
-
-static void string_add(tn_text *out, const char *key, const char *value) {
-  tn__text_printf(out, "\"%s\": ", key);
-  tn__text_json(out, value);
-}
+#include "report/json.h"
 
 static const char *name_of(const char *const *names, uint32_t at, uint32_t count) { return at < count ? names[at] : "?"; }
 
@@ -86,15 +82,15 @@ static void flags_add(tn_text *out, const tn_oom *oom) {
 static void message_add(tn_text *out, const tn_oom *oom) {
   tn__text_printf(out, "{\"line\": %llu, \"offset\": %llu, \"times\": %u, ", (unsigned long long)oom->line,
                   (unsigned long long)oom->offset, (unsigned)oom->repeats);
-  string_add(out, "form", form_name(oom->form));
+  tn__json_string(out, "form", form_name(oom->form));
   tn__text_add(out, ", ");
-  string_add(out, "name", oom->name);
+  tn__json_string(out, "name", oom->name);
   tn__text_add(out, ", ");
-  string_add(out, "cause", tn_oom_cause_name(tn_oom_cause(oom)));
-  if (oom->backend[0]) tn__text_add(out, ", "), string_add(out, "backend", oom->backend);
+  tn__json_string(out, "cause", tn_oom_cause_name(tn_oom_cause(oom)));
+  if (oom->backend[0]) tn__text_add(out, ", "), tn__json_string(out, "backend", oom->backend);
   if (oom->device >= 0) tn__text_printf(out, ", \"device\": %d", (int)oom->device);
   if (oom->rank >= 0) tn__text_printf(out, ", \"rank\": %d", (int)oom->rank);
-  if (oom->place[0]) tn__text_add(out, ", "), string_add(out, "place", oom->place);
+  if (oom->place[0]) tn__text_add(out, ", "), tn__json_string(out, "place", oom->place);
   tn__text_printf(out, ", \"unread\": %u,\n   ", (unsigned)oom->unread);
   readings_add(out, oom);
   tn__text_add(out, ",\n   ");
@@ -144,7 +140,7 @@ static void action_add(tn_text *out, const tn__oom_verdict *v, const tn__oom_act
     tn__oom_words_command(&words, v, action);
   if (words.failed) out->failed = words.failed;
   if (words.len)
-    tn__text_add(out, ", "), string_add(out, action->enough == TN__OOM_ENOUGH_NO ? "why" : "how", tn__text_view(&words));
+    tn__text_add(out, ", "), tn__json_string(out, action->enough == TN__OOM_ENOUGH_NO ? "why" : "how", tn__text_view(&words));
   tn__text_deinit(&words);
   tn__text_add(out, "}");
 }
@@ -154,13 +150,13 @@ static void line_add(tn_text *out, const char *key, const tn__oom_verdict *v, vo
   tn__text_init(&line);
   words(&line, v);
   if (line.failed) out->failed = line.failed;
-  string_add(out, key, tn__text_view(&line));
+  tn__json_string(out, key, tn__text_view(&line));
   tn__text_deinit(&line);
 }
 
 static void verdict_add(tn_text *out, const tn__oom_verdict *v) {
   tn__text_add(out, " \"verdict\": {");
-  string_add(out, "cause", tn_oom_cause_name((int)v->cause));
+  tn__json_string(out, "cause", tn_oom_cause_name((int)v->cause));
   tn__text_printf(out, ", \"inferred\": %s,\n  ", v->is_inferred ? "true" : "false");
   line_add(out, "asked", v, tn__oom_words_asked);
   tn__text_add(out, ",\n  ");

@@ -162,15 +162,6 @@ static void report_text(tn_text *out, const tn_replay_result *r, const char *set
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
-void tn__json_number(tn_text *out, const char *key, uint64_t value) {
-  tn__text_printf(out, "\"%s\": %llu", key, (unsigned long long)value);
-}
-
-void tn__json_string(tn_text *out, const char *key, const char *value) {
-  tn__text_printf(out, "\"%s\": ", key);
-  tn__text_json(out, value);
-}
-
 void tn__json_bool(tn_text *out, const char *key, int value) { tn__text_printf(out, "\"%s\": %s", key, value ? "true" : "false"); }
 
 void tn__json_limit(tn_text *out, const char *key, uint64_t value) {

@@ -5,6 +5,7 @@
 #define TN_REPORT_REPLAY_H
 
 #include "base/text.h"
+#include "report/json.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,8 +22,6 @@ void tn__replay_remark(tn_text *out, const char *text);
 /* What a reader has to know before believing the figures, remark by remark. */
 void tn__replay_caveats(tn_text *out, const tn_replay_result *result);
 
-void tn__json_number(tn_text *out, const char *key, uint64_t value);
-void tn__json_string(tn_text *out, const char *key, const char *value);
 void tn__json_bool(tn_text *out, const char *key, int value);
 /* null for 0 */
 void tn__json_limit(tn_text *out, const char *key, uint64_t value);
