@@ -45,6 +45,7 @@ typedef struct chooser {
   /* Each makes the cut no bound: some items must be kept; needed_at holds what a schedule showed; sums would overflow, or the limit is lower
    * than the one asked for. */
   int has_barriers, is_refined, is_unbound;
+  uint32_t barriers; /* index into strides */
   tn__choice choice;
 } chooser;
 
@@ -100,7 +101,7 @@ static int64_t item_earns(chooser *c, size_t i) {
   for (const window *w = c->windows; w < c->windows + WINDOWS; w++)
     if (is_away(c, i, w->event)) price += w->price;
   double tilt = 1 + TILT * (double)(g->backward_at - block->dropped_at) / span;
-  return picoseconds(c, price * tilt * (double)tn__graph_bytes(g, c->items[i]));
+  return picoseconds(c, price * tilt * (double)g->block[c->items[i]].bytes);
 }
 
 /* Lagrangian bound: what the priced events need beyond the limit costs its price, less what the best closure wins. */
@@ -145,6 +146,7 @@ static int evaluate(chooser *c) {
     c->choice.peak_bytes = peak;
     c->choice.peak_event = c->simulate->peak_event;
     c->choice.seconds = c->schedule->seconds;
+    c->choice.barriers = c->barriers;
     memcpy(c->best, c->schedule->dropped, c->graph->block_count);
   }
   return fits;
@@ -267,7 +269,9 @@ static void search_prices(chooser *c, uint32_t peak) {
 
 /* ---- barriers ------------------------------------------------------------------------------------------------------------ */
 
-static void raise_barriers(chooser *c, uint32_t stride) {
+static void raise_barriers(chooser *c, uint32_t barriers) {
+  uint32_t stride = strides[barriers];
+  c->barriers = barriers;
   c->has_barriers = stride != 0;
   for (size_t i = 0; i < c->item_count; i++) {
     uint32_t waist = c->waist[c->items[i]];
@@ -293,7 +297,7 @@ static int keep_again(chooser *c) {
   for (size_t i = 0; i < c->item_count; i++) {
     uint32_t b = c->items[i];
     if (!c->best[b]) continue;
-    order[count++] = (candidate){b, c->graph->tasks[c->graph->block[b].task].seconds / ((double)tn__graph_bytes(c->graph, b) + 1)};
+    order[count++] = (candidate){b, c->graph->tasks[c->graph->block[b].task].seconds / ((double)c->graph->block[b].bytes + 1)};
   }
   qsort(order, count, sizeof *order, compare_rates);
   for (int sweep = 0; sweep < KEEP_SWEEPS; sweep++)
@@ -381,11 +385,20 @@ static uint32_t kept_peak(const chooser *c) {
 
 static void search_all(chooser *c) {
   uint32_t peak = kept_peak(c);
-  for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
+  for (uint32_t i = 0; i < sizeof strides / sizeof *strides; i++) {
     if (strides[i] > 1 && strides[i] >= c->waist_count) break;
-    raise_barriers(c, strides[i]);
+    raise_barriers(c, i);
     search_prices(c, peak);
   }
+}
+
+static void search_near(chooser *c, const tn__choice *near) {
+  uint32_t peak = kept_peak(c);
+  raise_barriers(c, 0);
+  search_prices(c, peak);
+  if (!near->barriers) return;
+  raise_barriers(c, near->barriers);
+  search_prices(c, peak);
 }
 
 /* Prices are set by how much is over the limit: for one just above the smallest peak they may stay too low to find it.  So when nothing
@@ -412,13 +425,14 @@ static int search_smallest(chooser *c) {
   return TN_OK;
 }
 
-int tn__choose(tn__schedule *schedule, tn__simulate *simulate, uint64_t limit_bytes, tn__choice *out) {
+int tn__choose(tn__schedule *schedule, tn__simulate *simulate, uint64_t limit_bytes, const tn__choice *near, tn__choice *out) {
   chooser c;
   int rc = chooser_init(&c, schedule, simulate, limit_bytes);
   if (rc == TN_OK && !evaluate_kept(&c)) {
-    search_all(&c);
+    if (near) search_near(&c, near);
+    else search_all(&c);
     if (!c.choice.fits) lower_peak(&c);
-    if (!c.choice.fits) rc = search_smallest(&c);
+    if (!c.choice.fits && !near) rc = search_smallest(&c);
     if (rc == TN_OK && c.choice.fits) rc = keep_again(&c);
   }
   if (rc == TN_OK) {

@@ -23,10 +23,12 @@ typedef struct tn__choice {
   uint64_t smallest_bytes; /* smallest peak seen on the way */
   uint32_t peak_event;     /* where the chosen schedule peaks */
   double seconds, lower_bound_s;
+  uint32_t barriers;       /* how blocks were kept from being made again all at once, for a choice near this one */
 } tn__choice;
 
-/* Fills schedule->dropped and builds it.  TN_ENOMEM. */
-int tn__choose(tn__schedule *schedule, tn__simulate *simulate, uint64_t limit_bytes, tn__choice *out);
+/* Fills schedule->dropped and builds it.  near: a choice for about the same limit or margins, whose barriers alone are tried again (a
+ * quarter of the time), without a search for the smallest peak; NULL: everything is tried.  TN_ENOMEM. */
+int tn__choose(tn__schedule *schedule, tn__simulate *simulate, uint64_t limit_bytes, const tn__choice *near, tn__choice *out);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 
 #define NO_TASK TN_NONE
 
-uint64_t tn__graph_bytes(const tn__graph *graph, uint32_t block) {
+static uint64_t block_bytes(const tn__graph *graph, uint32_t block) {
   uint64_t bytes = graph->blocks[block].bytes;
   if (graph->blocks[block].flags & TN_BLOCK_HOST) return 0;
   return graph->rounds ? tn_caching_round(bytes) : bytes;
@@ -430,8 +430,9 @@ static int allocate(tn__graph *graph) {
   memset(graph->op_task, 0xff, n * sizeof *graph->op_task);
   memset(graph->op_random, 0xff, n * sizeof *graph->op_random);
   for (size_t b = 0; b < graph->block_count; b++)
-    graph->block[b] = (tn__graph_block){.task = NO_TASK, .root = TN_NONE, .slot = TN_NONE, .source_slot = TN_NONE, .twin = TN_NONE,
-                                        .dropped_at = TN_NONE, .unpacked_at = TN_NONE, .gone_at = TN_NONE, .released_at = TN_NONE};
+    graph->block[b] = (tn__graph_block){.bytes = block_bytes(graph, (uint32_t)b), .task = NO_TASK, .root = TN_NONE, .slot = TN_NONE,
+                                        .source_slot = TN_NONE, .twin = TN_NONE, .dropped_at = TN_NONE, .unpacked_at = TN_NONE,
+                                        .gone_at = TN_NONE, .released_at = TN_NONE};
   return TN_OK;
 }
 

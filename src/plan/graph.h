@@ -20,6 +20,7 @@ extern "C" {
 #endif
 
 typedef struct tn__graph_block {
+  uint64_t bytes;         /* that it takes from the allocator */
   uint32_t task;          /* that writes it, TN_NONE outside the pass or when an op wrote it that cannot be repeated */
   uint32_t version;       /* final version in the forward pass */
   uint32_t root;          /* value of that version that is no view, TN_NONE */
@@ -82,8 +83,6 @@ typedef struct tn__graph {
 int tn__graph_init(tn__graph *graph, const tn_trace *trace, const tn_profile *profile, double host_weight, tn_error *err);
 void tn__graph_deinit(tn__graph *graph);
 
-/* Bytes a block takes from the allocator. */
-uint64_t tn__graph_bytes(const tn__graph *graph, uint32_t block);
 /* Cost of one op run again: its device seconds and, by host_weight, those of the host.  What a step takes: steptime.h. */
 double tn__graph_op_seconds(const tn__graph *graph, uint32_t op);
 /* Is output, one of the op's, a tensor that it allocated or wrote?  Not a view, nor TN_NONE. */

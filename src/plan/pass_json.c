@@ -333,7 +333,7 @@ int tn__rebuilt_json(const tn__schedule *schedule, tn_text *text) {
     if (!schedule->dropped[b] || g->slots[g->block[b].slot].pass != g->pass) continue;
     row *r = find_row(g, rows, &count, g->values[g->block[b].root].op);
     r->count++;
-    r->bytes += tn__graph_bytes(g, b);
+    r->bytes += g->block[b].bytes;
   }
   for (size_t i = 0; i < schedule->run_count; i++)
     if (g->ops[schedule->runs[i].op].pass == g->pass)

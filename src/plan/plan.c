@@ -1,7 +1,8 @@
 /* plan.c -- a plan for one trace: choose, then ask the caching model whether the blocks also fit in segments.
  *
  * Why the loop: the limit is on reserved memory, the choice is about allocated memory, and what lies between them, the
- * allocator's waste, depends on the choice.  Each round lowers the target by what the last one was over. */
+ * allocator's waste, depends on the choice.  Each round makes room for what the last one wasted, at the moments when it did; where that
+ * is dear or in vain, each lowers the target of the whole step instead. */
 #include "tonnage.h"
 
 #include <string.h>
@@ -13,13 +14,16 @@
 #include "plan/profile.h"
 #include "plan/steptime.h"
 
-enum { TIGHTENINGS = 8, REPLAYED_STEPS = 2 };
+enum { TIGHTENINGS = 8, MARGIN_RAISES = 10, MARGIN_STEP_BYTES = 20 << 20, REPLAYED_STEPS = 2 };
+
+#define DEAR 1.25 /* times what the choice would cost if nothing were wasted: try the other way to make room, too */
 
 struct tn_plan {
   tn__graph graph;
   tn__schedule schedule;
   tn__simulate simulate;
   tn__choice choice;
+  uint64_t *needed; /* per event: the limit that its allocations needed where they grew the segments in the last replay, else 0 */
   tn_plan_result result;
 };
 
@@ -28,11 +32,21 @@ struct tn_plan {
 typedef struct replay {
   tn_caching *caching;
   tn_addr *addr; /* per key, 0: not live */
+  const tn__simulate *simulate;
+  uint64_t *needed;     /* see tn_plan; NULL: not asked for */
+  uint64_t step_needed; /* by the step so far */
+  uint64_t most_needed; /* by any step so far */
 } replay;
 
 static int replay_alloc(void *user, uint32_t key, uint64_t bytes) {
   replay *r = user;
-  return tn_caching_alloc(r->caching, bytes, 0, &r->addr[key]);
+  int rc = tn_caching_alloc(r->caching, bytes, 0, &r->addr[key]);
+  uint64_t needed = tn_caching_limit_needed(r->caching);
+  if (needed > r->step_needed) r->step_needed = needed;
+  if (needed <= r->most_needed) return rc;
+  r->most_needed = needed;
+  if (r->needed) r->needed[r->simulate->event] = needed;
+  return rc;
 }
 
 static int replay_free(void *user, uint32_t key) {
@@ -75,9 +89,10 @@ static int replay_steps(replay *r, tn_plan *plan, replayed *out) {
   for (int step = 0; step < REPLAYED_STEPS; step++) {
     uint64_t retries = retries_of(r->caching);
     (void)tn_caching_limit_needed(r->caching);
+    r->step_needed = 0;
     TN_TRY(replay_start(r, plan));
     TN_TRY(tn__simulate_run(&plan->simulate, &plan->schedule, &sink));
-    out->limit_needed_bytes = tn_caching_limit_needed(r->caching);
+    out->limit_needed_bytes = r->step_needed;
     out->retries = retries_of(r->caching) - retries;
   }
   tn_caching_get_stats(r->caching, &stats);
@@ -89,7 +104,8 @@ static int replay_steps(replay *r, tn_plan *plan, replayed *out) {
 static int replay_plan(tn_plan *plan, const tn_plan_options *options, uint64_t limit_bytes, replayed *out) {
   tn_caching_config config = {.total_bytes = plan->graph.profile->total_bytes, .limit_bytes = limit_bytes,
                               .conf.expandable_segments = options->expandable_segments != 0};
-  replay r = {0};
+  replay r = {.simulate = &plan->simulate, .needed = limit_bytes ? NULL : plan->needed};
+  if (r.needed) memset(r.needed, 0, plan->graph.event_count * sizeof *r.needed);
   *out = (replayed){0};
   int rc = tn_caching_new(&config, &r.caching);
   r.addr = tn__mem_zalloc(2 * plan->graph.block_count + 2, sizeof *r.addr);
@@ -160,18 +176,87 @@ static void count_results(tn_plan *plan) {
   for (size_t i = 0; i < plan->schedule.run_count; i++) r->ops_run += g->ops[plan->schedule.runs[i].op].pass == g->pass;
 }
 
-static int choose_within(tn_plan *plan, const tn_plan_options *options) {
+static int choose_and_replay(tn_plan *plan, const tn_plan_options *options, uint64_t target, const tn__choice *near) {
+  TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, near, &plan->choice));
+  return fits_in_segments(plan, options);
+}
+
+/* By half of what an event needed too much, since another choice may waste less there, and a step at least.  1: some event needed too much. */
+static int raise_margins(tn_plan *plan, uint64_t limit) {
+  int raised = 0;
+  for (uint32_t e = plan->graph.event_first; e < plan->graph.event_end; e++) {
+    if (plan->needed[e] <= limit) continue;
+    plan->simulate.margin[e] += (plan->needed[e] - limit) / 2 + MARGIN_STEP_BYTES;
+    raised = 1;
+  }
+  return raised;
+}
+
+/* From a plan that wastes too much: room for waste only where and when it occurs, often at a few large blocks, the loss's. */
+static int choose_with_margins(tn_plan *plan, const tn_plan_options *options) {
+  const tn__choice first = plan->choice;
+  for (int raise = 0; raise < MARGIN_RAISES && plan->choice.fits && !plan->result.fits; raise++) {
+    if (!raise_margins(plan, options->limit_bytes)) break;
+    TN_TRY(choose_and_replay(plan, options, options->limit_bytes, &first));
+  }
+  plan->result.fits = plan->result.fits && plan->choice.fits;
+  memset(plan->simulate.margin, 0, plan->graph.event_count * sizeof *plan->simulate.margin);
+  TN_TRY(tn__simulate_run(&plan->simulate, &plan->schedule, NULL)); /* the peak as it is, whatever room was made */
+  plan->choice.peak_bytes = plan->simulate.peak_bytes;
+  plan->choice.peak_event = plan->simulate.peak_event;
+  plan->choice.smallest_bytes = first.smallest_bytes;
+  return TN_OK;
+}
+
+/* From a plan that wastes over_bytes: room for waste at every moment of the step.  near: see tn__choose. */
+static int choose_with_less(tn_plan *plan, const tn_plan_options *options, uint64_t over_bytes, const tn__choice *near) {
   uint64_t target = options->limit_bytes;
-  for (int round = 0; round < TIGHTENINGS; round++) {
-    TN_TRY(tn__choose(&plan->schedule, &plan->simulate, target, &plan->choice));
-    if (round == 0) plan->result.lower_bound_s = plan->choice.lower_bound_s; /* later targets are ours, not the user's */
-    TN_TRY(fits_in_segments(plan, options));
+  for (int round = 1; round < TIGHTENINGS && over_bytes < target; round++) {
+    target -= over_bytes;
+    TN_TRY(choose_and_replay(plan, options, target, near));
     if (plan->result.fits || !plan->choice.fits) return TN_OK;
-    uint64_t over = (plan->result.limit_needed_bytes - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
-    if (over >= target) return TN_OK;
-    target -= over;
+    over_bytes = (plan->result.limit_needed_bytes - options->limit_bytes) + (options->limit_bytes >> 9) * (uint64_t)round;
   }
   return TN_OK;
+}
+
+/* Decisions and what they come to, to go back to. */
+typedef struct chosen {
+  tn__choice choice;
+  tn_plan_result result;
+  uint8_t *dropped;
+} chosen;
+
+static int chosen_save(chosen *saved, const tn_plan *plan) {
+  if (!(saved->dropped = tn__mem_alloc(plan->graph.block_count + 1))) return TN_ENOMEM;
+  memcpy(saved->dropped, plan->schedule.dropped, plan->graph.block_count);
+  saved->choice = plan->choice;
+  saved->result = plan->result;
+  return TN_OK;
+}
+
+static void chosen_restore(const chosen *saved, tn_plan *plan) {
+  memcpy(plan->schedule.dropped, saved->dropped, plan->graph.block_count);
+  tn__schedule_build(&plan->schedule);
+  plan->choice = saved->choice;
+  plan->result = saved->result;
+}
+
+/* Leaves the cheaper of the two ways to make room for what the allocator wastes. */
+static int choose_within(tn_plan *plan, const tn_plan_options *options) {
+  chosen saved = {0};
+  TN_TRY(choose_and_replay(plan, options, options->limit_bytes, NULL));
+  plan->result.lower_bound_s = plan->choice.lower_bound_s;
+  if (plan->result.fits || !plan->choice.fits) return TN_OK;
+  double unwasted_s = plan->choice.seconds;
+  uint64_t over_bytes = plan->result.limit_needed_bytes - options->limit_bytes;
+  TN_TRY(choose_with_margins(plan, options));
+  if (plan->result.fits && plan->choice.seconds <= DEAR * unwasted_s) return TN_OK;
+  TN_TRY(chosen_save(&saved, plan));
+  int rc = choose_with_less(plan, options, over_bytes, saved.result.fits ? &saved.choice : NULL);
+  if (rc == TN_OK && saved.result.fits && (!plan->result.fits || saved.choice.seconds <= plan->choice.seconds)) chosen_restore(&saved, plan);
+  tn__mem_free(saved.dropped);
+  return rc;
 }
 
 /* Peak with everything kept: the state a schedule is in before any choice. */
@@ -207,6 +292,7 @@ static int plan_new(const tn_trace *trace, const tn_profile *profile, const tn_p
   if (rc != TN_OK) goto out;
   rc = tn__schedule_init(&plan->schedule, &plan->graph);
   if (rc == TN_OK) rc = tn__simulate_init(&plan->simulate, &plan->graph);
+  if (rc == TN_OK && !(plan->needed = tn__mem_zalloc(plan->graph.event_count + 1, sizeof *plan->needed))) rc = TN_ENOMEM;
   if (rc == TN_OK) rc = plan_make(plan, options);
   if (rc != TN_OK) tn__error_set(err, rc, NULL);
 out:
@@ -247,6 +333,7 @@ int tn_plan_new(const tn_trace *trace, const tn_profile *profile, const tn_plan_
 
 void tn_plan_free(tn_plan *plan) {
   if (!plan) return;
+  tn__mem_free(plan->needed);
   tn__simulate_deinit(&plan->simulate);
   tn__schedule_deinit(&plan->schedule);
   tn__graph_deinit(&plan->graph);

@@ -15,24 +15,24 @@ typedef struct run_state {
   tn__simulate *sim;
   const tn__schedule *schedule;
   const tn__simulate_sink *sink;
-  uint32_t event;
   int rc;
 } run_state;
 
 static void count_alloc(run_state *run, uint32_t block, int second) {
   tn__simulate *sim = run->sim;
-  sim->live_bytes += tn__graph_bytes(sim->graph, block);
-  if (sim->live_bytes > sim->profile[run->event]) sim->profile[run->event] = sim->live_bytes;
-  if (sim->live_bytes > sim->peak_bytes) {
-    sim->peak_bytes = sim->live_bytes;
-    sim->peak_event = run->event;
+  sim->live_bytes += sim->graph->block[block].bytes;
+  uint64_t needed = sim->live_bytes + sim->margin[sim->event];
+  if (needed > sim->profile[sim->event]) sim->profile[sim->event] = needed;
+  if (needed > sim->peak_bytes) {
+    sim->peak_bytes = needed;
+    sim->peak_event = sim->event;
   }
   if (run->sink && !run->rc && !(sim->graph->blocks[block].flags & TN_BLOCK_HOST))
     run->rc = run->sink->alloc(run->sink->user, 2 * block + (uint32_t)second, sim->graph->blocks[block].bytes);
 }
 
 static void count_free(run_state *run, uint32_t block, int second) {
-  run->sim->live_bytes -= tn__graph_bytes(run->sim->graph, block);
+  run->sim->live_bytes -= run->sim->graph->block[block].bytes;
   if (run->sink && !run->rc && !(run->sim->graph->blocks[block].flags & TN_BLOCK_HOST))
     run->rc = run->sink->free(run->sink->user, 2 * block + (uint32_t)second);
 }
@@ -92,10 +92,10 @@ static void unpack(run_state *run, uint32_t slot) {
   uint32_t block = run->sim->graph->slots[slot].block, program = run->schedule->program_of_slot[slot];
   if (!run->schedule->dropped[block]) {
     set_referenced(run, block, 1);
-    if (run->schedule->hold_at[block] != TN_NONE && run->event == run->sim->graph->block[block].unpacked_at) add_hold(run, block, 1);
+    if (run->schedule->hold_at[block] != TN_NONE && run->sim->event == run->sim->graph->block[block].unpacked_at) add_hold(run, block, 1);
     return;
   }
-  int is_first = run->event == run->schedule->programs[program].event; /* asked for again, it is as it was left */
+  int is_first = run->sim->event == run->schedule->programs[program].event; /* asked for again, it is as it was left */
   if (is_first) run_program(run, program);
   set_second(run, run->sim->revived, block, 1);
   if (is_first) end_program(run, program);
@@ -107,7 +107,7 @@ static void step_event(run_state *run, const tn_event *event) {
   switch (event->kind) {
     case TN_EVENT_ALLOC: set_referenced(run, event->id, 1); break;
     case TN_EVENT_DROP:
-      if (dropped[event->id] && run->event != g->block[event->id].dropped_at) set_second(run, run->sim->revived, event->id, 0);
+      if (dropped[event->id] && run->sim->event != g->block[event->id].dropped_at) set_second(run, run->sim->revived, event->id, 0);
       else set_referenced(run, event->id, 0);
       break;
     case TN_EVENT_PACK:
@@ -141,7 +141,7 @@ int tn__simulate_run(tn__simulate *sim, const tn__schedule *schedule, const tn__
   sim->peak_event = g->event_first;
   list_holds(sim, schedule);
   for (uint32_t e = g->event_first; e < g->event_end && run.rc >= 0; e++) {
-    run.event = e;
+    sim->event = e;
     sim->profile[e] = sim->live_bytes;
     step_event(&run, &g->events[e]);
   }
@@ -168,7 +168,7 @@ static void read_start(tn__simulate *sim) {
     }
   }
   for (uint32_t b = 0; b < g->block_count; b++)
-    if (tn__simulate_starts_with(sim, b)) sim->start_bytes += tn__graph_bytes(g, b);
+    if (tn__simulate_starts_with(sim, b)) sim->start_bytes += g->block[b].bytes;
 }
 
 int tn__simulate_init(tn__simulate *sim, const tn__graph *graph) {
@@ -180,11 +180,12 @@ int tn__simulate_init(tn__simulate *sim, const tn__graph *graph) {
   sim->held = tn__mem_zalloc(blocks, sizeof *sim->held);
   sim->made = tn__mem_zalloc(blocks, 1);
   sim->revived = tn__mem_zalloc(blocks, 1);
+  sim->margin = tn__mem_zalloc(graph->event_count + 1, sizeof *sim->margin);
   sim->profile = tn__mem_zalloc(graph->event_count + 1, sizeof *sim->profile);
   sim->hold_ends = tn__mem_zalloc(slots, sizeof *sim->hold_ends);
   sim->hold_next = tn__mem_zalloc(blocks, sizeof *sim->hold_next);
   if (!sim->start_referenced || !sim->start_held || !sim->referenced || !sim->held || !sim->made || !sim->revived || !sim->hold_ends ||
-      !sim->hold_next || !sim->profile) {
+      !sim->hold_next || !sim->margin || !sim->profile) {
     tn__simulate_deinit(sim);
     return TN_ENOMEM;
   }
@@ -199,6 +200,7 @@ void tn__simulate_deinit(tn__simulate *sim) {
   tn__mem_free(sim->held);
   tn__mem_free(sim->made);
   tn__mem_free(sim->revived);
+  tn__mem_free(sim->margin);
   tn__mem_free(sim->profile);
   tn__mem_free(sim->hold_ends);
   tn__mem_free(sim->hold_next);

@@ -27,9 +27,11 @@ typedef struct tn__simulate {
   uint32_t *hold_ends;       /* per program: first hold that ends there, then by hold_next */
   uint32_t *hold_next;
   uint64_t start_bytes;      /* live when the step begins */
-  uint64_t *profile;         /* per event: the most that lives while it happens, of the last run */
+  uint64_t *margin;          /* per event: bytes that the allocator cannot use then; 0 unless the caller sets it */
+  uint64_t *profile;         /* per event: the most that lives while it happens, with its margin, of the last run */
+  uint32_t event;            /* that is happening; what a sink may ask for */
   /* results of the last run */
-  uint64_t peak_bytes;
+  uint64_t peak_bytes;       /* the most of the profile */
   uint32_t peak_event;
   uint64_t live_bytes;
 } tn__simulate;

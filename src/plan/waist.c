@@ -32,10 +32,10 @@ static int has_life(const tn__graph *g, const crossing *c, uint32_t block) {
 static void weigh(const tn__graph *g, crossing *c) {
   for (uint32_t b = 0; b < g->block_count; b++) {
     if (!has_life(g, c, b)) continue;
-    int spoils = g->block[b].source_slot == TN_NONE && tn__graph_bytes(g, b) > SMALL_BYTES;
+    int spoils = g->block[b].source_slot == TN_NONE && g->block[b].bytes > SMALL_BYTES;
     for (uint32_t n = c->made_at[b]; n < c->read_at[b]; n++) {
       if (spoils) c->bytes[n] = UINT64_MAX;
-      else if (c->bytes[n] != UINT64_MAX) c->bytes[n] += tn__graph_bytes(g, b);
+      else if (c->bytes[n] != UINT64_MAX) c->bytes[n] += g->block[b].bytes;
     }
   }
 }

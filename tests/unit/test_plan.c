@@ -53,7 +53,7 @@ static void cheap_ops_go_first(void **state) {
   assert_int_equal(tn__graph_init(&g, trace, &profile, 0, NULL), TN_OK);
   assert_int_equal(tn__schedule_init(&s, &g), TN_OK);
   assert_int_equal(tn__simulate_init(&sim, &g), TN_OK);
-  assert_int_equal(tn__choose(&s, &sim, all.kept_bytes - 8 * MB, &c), TN_OK);
+  assert_int_equal(tn__choose(&s, &sim, all.kept_bytes - 8 * MB, NULL, &c), TN_OK);
   assert_true(c.fits);
   print_message("%g s, bound %g s, peak %llu of %llu\n", c.seconds, c.lower_bound_s, (unsigned long long)c.peak_bytes, (unsigned long long)all.kept_bytes);
   assert_true(c.seconds < 3.5e-5);
@@ -128,7 +128,7 @@ static void close_to_the_best_of_all(void **state) {
     uint64_t limit = smallest + (kept - smallest) * (tn_test_random(&seed) % 100) / 100;
     brute best = best_of_all(&s, &sim, items, count, limit);
     assert_true(best.fits);
-    assert_int_equal(tn__choose(&s, &sim, limit, &c), TN_OK);
+    assert_int_equal(tn__choose(&s, &sim, limit, NULL, &c), TN_OK);
     if (kept > smallest) {
       cases++;
       missed += !c.fits;
@@ -160,13 +160,61 @@ static void the_smallest_can_be_planned(void **state) {
     rig r;
     tn__choice smallest, again;
     rig_open(&r, &n);
-    net_must(tn__choose(&r.schedule, &r.simulate, 0, &smallest));
+    net_must(tn__choose(&r.schedule, &r.simulate, 0, NULL, &smallest));
     assert_false(smallest.fits);
-    net_must(tn__choose(&r.schedule, &r.simulate, smallest.smallest_bytes, &again));
+    net_must(tn__choose(&r.schedule, &r.simulate, smallest.smallest_bytes, NULL, &again));
     assert_true(again.fits);
     assert_true(again.lower_bound_s <= again.seconds + 1e-12);
     rig_close(&r);
   }
+}
+
+/* What was found near a choice under the same limit is that choice. */
+static void near_choice_is_the_choice(void **state) {
+  (void)state;
+  uint64_t seed = tn_test_seed();
+  int fits = 0;
+  for (int round = 0; round < 100; round++) {
+    net n = net_random(&seed, 8, 1);
+    rig r;
+    tn__choice smallest, choice, near;
+    rig_open(&r, &n);
+    uint64_t kept = rig_run(&r);
+    net_must(tn__choose(&r.schedule, &r.simulate, 0, NULL, &smallest));
+    uint64_t limit = smallest.smallest_bytes + (kept - smallest.smallest_bytes) / 2;
+    net_must(tn__choose(&r.schedule, &r.simulate, limit, NULL, &choice));
+    net_must(tn__choose(&r.schedule, &r.simulate, limit, &choice, &near));
+    fits += choice.fits;
+    assert_int_equal(near.fits, choice.fits);
+    assert_true(near.seconds == choice.seconds);
+    rig_close(&r);
+  }
+  assert_true(fits > 80);
+}
+
+/* Reserved within the limit, whichever way room was made for what the allocator wastes, and allocated as it is, without that room. */
+static void plans_stay_within_the_limit(void **state) {
+  (void)state;
+  uint64_t seed = tn_test_seed();
+  int fits = 0, wasted = 0;
+  for (int round = 0; round < 200; round++) {
+    net n = net_random(&seed, 12, 1);
+    for (int i = 0; i < n.count; i++) n.ops[i].bytes *= 1 + tn_test_random(&seed) % 16;
+    tn_plan_result kept = plan_for(&n, UINT64_MAX, NULL);
+    uint64_t smallest = plan_for(&n, 1, NULL).smallest_bytes;
+    uint64_t limit = smallest + (kept.reserved_bytes - smallest) * (tn_test_random(&seed) % 100) / 100;
+    tn_plan_result r = plan_for(&n, limit, NULL);
+    assert_true(r.allocated_bytes <= kept.kept_bytes);
+    if (!r.fits) continue;
+    fits++;
+    wasted += r.allocated_bytes + (limit >> 4) < limit;
+    assert_true(r.allocated_bytes <= r.reserved_bytes);
+    assert_true(r.limit_needed_bytes <= limit);
+    assert_true(r.reserved_bytes <= limit + 20 * MB); /* the limit is tested before a segment grows to whole pages */
+    assert_true(r.lower_bound_s <= r.extra_s + 1e-9);
+  }
+  print_message("%d of 200 fit, %d of them a sixteenth below the limit\n", fits, wasted);
+  assert_true(fits > 50 && wasted > 10);
 }
 
 static int make_plan(void *user) {
@@ -195,6 +243,7 @@ int main(void) {
       cmocka_unit_test(roomy_limit_keeps_everything),   cmocka_unit_test(cheap_ops_go_first),
       cmocka_unit_test(impossible_limit_says_the_smallest), cmocka_unit_test(second_pass_follows_the_first),
       cmocka_unit_test(close_to_the_best_of_all),       cmocka_unit_test(the_smallest_can_be_planned),
+      cmocka_unit_test(near_choice_is_the_choice),      cmocka_unit_test(plans_stay_within_the_limit),
       cmocka_unit_test(out_of_memory),
   };
   return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

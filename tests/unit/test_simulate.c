@@ -58,10 +58,28 @@ typedef struct naive { const tn__graph *graph; uint64_t live, peak; } naive;
 
 static int naive_visit(void *user, tn__life_event life) {
   naive *n = user;
-  n->live += life.is_alloc ? tn__graph_bytes(n->graph, life.block) : 0;
-  n->live -= life.is_alloc ? 0 : tn__graph_bytes(n->graph, life.block);
+  n->live += life.is_alloc ? n->graph->block[life.block].bytes : 0;
+  n->live -= life.is_alloc ? 0 : n->graph->block[life.block].bytes;
   if (life.event >= n->graph->event_first && n->live > n->peak) n->peak = n->live;
   return 0;
+}
+
+static void a_margin_is_room_at_its_event(void **state) {
+  (void)state;
+  uint64_t seed = tn_test_seed();
+  net n = net_random(&seed, 8, 1);
+  rig r;
+  rig_open(&r, &n);
+  uint64_t peak = rig_run(&r);
+  uint32_t at = r.simulate.peak_event;
+  r.simulate.margin[at] = 3 * MB;
+  assert_int_equal(rig_run(&r), peak + 3 * MB);
+  assert_int_equal(r.simulate.peak_event, at);
+  assert_int_equal(r.simulate.profile[at], peak + 3 * MB);
+  for (uint32_t e = r.graph.event_first; e < r.graph.event_end; e++) assert_true(e == at || r.simulate.profile[e] <= peak);
+  r.simulate.margin[at] = 0;
+  assert_int_equal(rig_run(&r), peak);
+  rig_close(&r);
 }
 
 static void kept_it_is_the_sum_of_lives(void **state) {
@@ -94,7 +112,7 @@ static int ledger_alloc(void *user, uint32_t key, uint64_t requested) {
   assert_false(l->live[key]);
   assert_int_equal(requested, l->graph->blocks[key / 2].bytes);
   l->live[key] = 1;
-  l->bytes += tn__graph_bytes(l->graph, key / 2);
+  l->bytes += l->graph->block[key / 2].bytes;
   if (l->bytes > l->peak) l->peak = l->bytes;
   return ++l->calls == l->stop_at ? TN_ELIMIT : 0;
 }
@@ -103,7 +121,7 @@ static int ledger_free(void *user, uint32_t key) {
   ledger *l = user;
   assert_true(l->live[key]);
   l->live[key] = 0;
-  l->bytes -= tn__graph_bytes(l->graph, key / 2);
+  l->bytes -= l->graph->block[key / 2].bytes;
   return 0;
 }
 
@@ -198,6 +216,7 @@ int main(void) {
       cmocka_unit_test(with_everything_kept),
       cmocka_unit_test(a_dropped_block_lives_twice),
       cmocka_unit_test(the_profile_holds_each_event_s_most),
+      cmocka_unit_test(a_margin_is_room_at_its_event),
       cmocka_unit_test(kept_it_is_the_sum_of_lives),
       cmocka_unit_test(the_sink_sees_every_allocation_and_free),
       cmocka_unit_test(the_sink_can_stop_it),
